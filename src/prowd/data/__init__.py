@@ -1,0 +1,25 @@
+"""Data: sets of known content, their partition over clients, and augmentation."""
+
+from prowd.data.augment import OPERATIONS, augment
+from prowd.data.cache import Check, Entry
+from prowd.data.dataset import Dataset, from_arrays, to_unit
+from prowd.data.partition import Partition, partition
+from prowd.data.registry import catalogue, fetch, load, verify
+from prowd.data.sources import Progress
+
+__all__ = [
+    "OPERATIONS",
+    "Check",
+    "Dataset",
+    "Entry",
+    "Partition",
+    "Progress",
+    "augment",
+    "catalogue",
+    "fetch",
+    "from_arrays",
+    "load",
+    "partition",
+    "to_unit",
+    "verify",
+]

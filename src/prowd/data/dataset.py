@@ -1,0 +1,165 @@
+"""A data set in memory: images and labels, checked once on the way in so that nothing later has to."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prowd.errors import ConfigError, DataError
+from prowd.files import sha256
+
+__all__ = ["ARRAYS", "Dataset", "from_arrays", "to_unit"]
+
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+RESIZE_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images (N, C, H, W), uint8 or float32 within [−1, 1], and int64 labels below ``classes``; see from_arrays."""
+
+    name: str
+    x_train: Tensor
+    y_train: Tensor
+    x_test: Tensor
+    y_test: Tensor
+    classes: int
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of every image."""
+        channels, height, width = self.x_train.shape[1:]
+        return channels, height, width
+
+    def digest(self) -> str:
+        """Hash of what the arrays hold, whatever the data set is called: the same data twice gives the same digest."""
+        digest = hashlib.sha256(f"classes {self.classes}".encode())
+        for name in ARRAYS:
+            array = getattr(self, name).numpy()
+            digest.update(f"\n{name} {array.dtype.name} {array.shape} {sha256(array)}".encode())
+        return digest.hexdigest()
+
+    def resized(self, size: int) -> Dataset:
+        """Shrink every image to size × size by averaging the area each new pixel covers."""
+        _, height, width = self.image_shape
+        if not 1 <= size <= min(height, width):
+            raise ConfigError(
+                f"input_size: {size} does not fit the {height}×{width} images of {self.name}; "
+                f"accepted: 1 to {min(height, width)}"
+            )
+        if size == height == width:
+            return self
+        return replace(self, x_train=_shrink(self.x_train, size), x_test=_shrink(self.x_test, size))
+
+
+def to_unit(images: Tensor) -> Tensor:
+    """Float32 view of images in [−1, 1]; black is −1."""
+    if images.dtype == torch.uint8:
+        return images.to(torch.float32).div_(127.5).sub_(1.0)
+    return images.to(torch.float32)
+
+
+def from_arrays(
+    x_train: NDArray[Any] | Tensor,
+    y_train: NDArray[Any] | Tensor,
+    x_test: NDArray[Any] | Tensor,
+    y_test: NDArray[Any] | Tensor,
+    name: str = "arrays",
+) -> Dataset:
+    """Check arrays and make a data set of them; arrays already in the right form are shared, not copied."""
+    train, test = _images("x_train", x_train), _images("x_test", x_test)
+    if (train.dtype, train.shape[1:]) != (test.dtype, test.shape[1:]):
+        _refuse("x_test", f"{test.dtype} images {test.shape[1:]}", f"as in x_train, {train.dtype} {train.shape[1:]}")
+    labels = {"y_train": _labels("y_train", y_train, len(train)), "y_test": _labels("y_test", y_test, len(test))}
+    classes = _count_classes(labels["y_train"], labels["y_test"])
+    return Dataset(
+        name,
+        torch.from_numpy(train),
+        torch.from_numpy(labels["y_train"]),
+        torch.from_numpy(test),
+        torch.from_numpy(labels["y_test"]),
+        classes,
+    )
+
+
+def _refuse(array: str, found: str, accepted: str) -> NoReturn:
+    raise DataError(f"{array}: {found}; accepted: {accepted}")
+
+
+def _as_numpy(array: str, values: NDArray[Any] | Tensor) -> NDArray[Any]:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    if not isinstance(values, np.ndarray):
+        _refuse(array, f"a {type(values).__name__}", "a numpy array or a torch tensor")
+    return values
+
+
+def _owned(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+    """Native, contiguous and writable, as torch wants memory it shares; copies only what is not."""
+    return np.require(values, dtype, ["C", "W"])
+
+
+def _images(array: str, values: NDArray[Any] | Tensor) -> NDArray[Any]:
+    images = _as_numpy(array, values)
+    if images.ndim != 4 or 0 in images.shape:
+        _refuse(array, f"an array of shape {images.shape}", "(N, C, H, W), none of them 0")
+    if images.dtype == np.uint8:
+        return _owned(images, np.uint8)
+    if not np.issubdtype(images.dtype, np.floating):
+        _refuse(array, f"elements of type {images.dtype}", "uint8, or floats within [-1, 1]")
+    outside = ~(np.abs(images) <= 1)  # so that NaN is outside too
+    if outside.any():
+        _refuse(array, f"the value {images[outside][0]}", "finite floats within [-1, 1], or uint8")
+    return _owned(images, np.float32)
+
+
+def _labels(array: str, values: NDArray[Any] | Tensor, count: int) -> NDArray[np.int64]:
+    labels = _as_numpy(array, values)
+    if labels.shape != (count,):
+        _refuse(array, f"an array of shape {labels.shape}", f"one label an image, ({count},)")
+    if not np.issubdtype(labels.dtype, np.integer):
+        _refuse(array, f"elements of type {labels.dtype}", "integers from 0 to classes − 1")
+    if labels.min() < 0 or labels.max() > np.iinfo(np.int64).max:
+        _refuse(array, f"the label {labels.min() if labels.min() < 0 else labels.max()}", "0 to classes − 1")
+    return _owned(labels, np.int64)
+
+
+def _count_classes(y_train: NDArray[np.int64], y_test: NDArray[np.int64]) -> int:
+    present = np.unique(y_train)
+    gaps = np.flatnonzero(present != np.arange(len(present)))
+    if len(gaps):
+        _refuse("y_train", f"label {present[-1]} but no example of class {gaps[0]}", "an example of every class")
+    if len(present) < 2:
+        _refuse("y_train", "the single class 0", "at least 2 classes")
+    if y_test.max() >= len(present):
+        _refuse("y_test", f"the label {y_test.max()}", f"classes that x_train has examples of, 0 to {len(present) - 1}")
+    return len(present)
+
+
+def _shrink(images: Tensor, size: int) -> Tensor:
+    """Average uint8 in exact integers before one division, so that ties really are ties: round half to even."""
+    height, width = images.shape[2:]
+    small = images.dtype == torch.uint8 and 255 * height * width < 2**24  # every sum is exact in float32 too
+    exact = torch.float32 if small else torch.float64
+    rows, columns = _overlaps(height, size).to(exact), _overlaps(width, size).to(exact)
+    shrunk = torch.empty((*images.shape[:2], size, size), dtype=images.dtype)
+    for start in range(0, len(images), RESIZE_BATCH):
+        batch = images[start : start + RESIZE_BATCH].to(exact)
+        sums = ((batch @ columns.T).mT @ rows.T).mT
+        mean = sums.to(torch.float64) / (height * width)
+        shrunk[start : start + RESIZE_BATCH] = mean.round() if images.dtype == torch.uint8 else mean
+    return shrunk
+
+
+def _overlaps(length: int, size: int) -> Tensor:
+    """(size, length): how much of old pixel j lies under new pixel i, in units of 1/size of an old pixel."""
+    new = torch.arange(size, dtype=torch.float64)[:, None] * length
+    old = torch.arange(length, dtype=torch.float64)[None, :] * size
+    return (torch.minimum(new + length, old + size) - torch.maximum(new, old)).clamp(min=0)

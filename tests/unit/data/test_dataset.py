@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from prowd.data import Dataset, from_arrays, to_unit
+from prowd.errors import ConfigError, DataError
+
+Array = NDArray[Any]
+
+
+def arrays(**changes: Any) -> dict[str, Any]:
+    random = np.random.default_rng(0)
+    good: dict[str, Any] = {
+        "x_train": random.integers(0, 256, (6, 1, 4, 5), np.uint8),
+        "y_train": np.array([0, 1, 2, 0, 1, 2]),
+        "x_test": random.integers(0, 256, (2, 1, 4, 5), np.uint8),
+        "y_test": np.array([2, 0]),
+    }
+    return {**good, **changes}
+
+
+def floats(value: float = 0.0) -> Array:
+    images = np.zeros((6, 1, 4, 5))
+    images[1, 0, 2, 3] = value
+    return images
+
+
+def test_arrays_become_a_data_set() -> None:
+    given = arrays()
+    data = from_arrays(**given)
+    assert (data.name, data.classes, data.image_shape) == ("arrays", 3, (1, 4, 5))
+    assert data.x_train.dtype == torch.uint8
+    assert data.y_train.dtype == data.y_test.dtype == torch.int64
+    assert np.array_equal(data.x_test.numpy(), given["x_test"])
+    assert data.x_train.data_ptr() == given["x_train"].ctypes.data, "shared, not copied"
+
+
+@pytest.mark.parametrize("dtype", [">i2", "uint8", "uint64", "int32"])
+def test_labels_of_any_integer_type(dtype: str) -> None:
+    assert from_arrays(**arrays(y_train=arrays()["y_train"].astype(dtype))).y_train.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_tensors_and_read_only_arrays_are_accepted() -> None:
+    tensors: dict[str, Any] = {name: torch.from_numpy(values) for name, values in arrays().items()}
+    frozen = arrays()
+    for values in frozen.values():
+        values.setflags(write=False)
+    assert from_arrays(**tensors).digest() == from_arrays(**frozen).digest() == from_arrays(**arrays()).digest()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_floats_become_float32(dtype: torch.dtype) -> None:
+    images = torch.linspace(-1, 1, 120).reshape(6, 1, 4, 5).to(dtype)
+    data = from_arrays(**arrays(x_train=images, x_test=images[:2]))
+    assert data.x_train.dtype == torch.float32
+    assert torch.equal(data.x_train, images.float())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"x_train": [1, 2]}, ["x_train", "list", "numpy array"]),
+        ({"x_train": np.zeros((6, 4, 5), np.uint8)}, ["x_train", "(6, 4, 5)", "(N, C, H, W)"]),
+        ({"x_test": np.zeros((0, 1, 4, 5), np.uint8)}, ["x_test", "(0, 1, 4, 5)", "(N, C, H, W)"]),
+        ({"x_train": np.zeros((6, 1, 4, 5), np.int16)}, ["x_train", "int16", "uint8"]),
+        ({"x_train": np.zeros((6, 1, 4, 5), object)}, ["x_train", "object", "uint8"]),
+        ({"x_train": floats(1.5)}, ["x_train", "1.5", "[-1, 1]"]),
+        ({"x_train": floats(float("nan"))}, ["x_train", "nan", "[-1, 1]"]),
+        ({"x_train": floats(float("-inf"))}, ["x_train", "-inf", "[-1, 1]"]),
+        ({"x_train": floats()}, ["x_test", "uint8", "float32"]),
+        ({"x_test": np.zeros((2, 3, 4, 5), np.uint8)}, ["x_test", "(3, 4, 5)", "(1, 4, 5)"]),
+        ({"y_train": np.zeros(5, int)}, ["y_train", "(5,)", "(6,)"]),
+        ({"y_train": np.zeros((6, 1), int)}, ["y_train", "(6, 1)", "(6,)"]),
+        ({"y_train": np.zeros(6)}, ["y_train", "float64", "integers"]),
+        ({"y_train": np.zeros(6, bool)}, ["y_train", "bool", "integers"]),
+        ({"y_train": np.array([0, 1, 2, 0, 1, -3])}, ["y_train", "-3", "0 to"]),
+        ({"y_train": np.array([0, 1, 2, 0, 1, 2**63], np.uint64)}, ["y_train", str(2**63), "0 to"]),
+        ({"y_train": np.array([0, 1, 3, 0, 1, 3])}, ["y_train", "3", "class 2", "every class"]),
+        ({"y_train": np.array([0, 1, 2, 0, 1, 2**60])}, ["y_train", str(2**60), "class 3"]),
+        ({"y_train": np.zeros(6, int), "y_test": np.zeros(2, int)}, ["y_train", "single class 0", "2 classes"]),
+        ({"y_test": np.array([0, 3])}, ["y_test", "3", "0 to 2"]),
+    ],
+)
+def test_refusals_name_the_array_the_value_and_what_is_accepted(changes: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(DataError) as caught:
+        from_arrays(**arrays(**changes))
+    assert all(word in str(caught.value) for word in [*words, "accepted: "]), caught.value
+
+
+def test_digest_depends_on_contents_and_form_only() -> None:
+    base = from_arrays(**arrays())
+    assert base.digest() == from_arrays(**arrays(), name="other").digest()
+    other = arrays()["x_test"].copy()
+    other[0, 0, 0, 0] ^= 1
+    reshaped = {name: arrays()[name].transpose(0, 1, 3, 2).copy() for name in ("x_train", "x_test")}
+    swapped = arrays(y_test=np.array([0, 2]))
+    others = [arrays(x_test=other), arrays(**reshaped), swapped]
+    assert len({base.digest(), *(from_arrays(**each).digest() for each in others)}) == 4
+
+
+def test_to_unit_spans_exactly_minus_one_to_one() -> None:
+    unit = to_unit(torch.arange(256, dtype=torch.uint8))
+    assert unit.dtype == torch.float32
+    assert (float(unit[0]), float(unit[255])) == (-1.0, 1.0)
+    assert torch.allclose(unit.diff(), torch.tensor(1 / 127.5), atol=1e-6)
+    values = torch.rand(3) * 2 - 1
+    assert torch.equal(to_unit(values), values)
+
+
+def slow_shrink(image: Array, size: int) -> list[list[int]]:
+    """Area average in exact fractions, rounded half to even as Python rounds a Fraction."""
+    height, width = image.shape
+    shares = [[Fraction(height, size), height], [Fraction(width, size), width]]
+
+    def overlap(axis: int, new: int, old: int) -> Fraction:
+        step = Fraction(shares[axis][0])
+        return max(Fraction(0), min((new + 1) * step, Fraction(old + 1)) - max(new * step, Fraction(old)))
+
+    area = Fraction(height, size) * Fraction(width, size)
+    return [
+        [
+            round(
+                sum(overlap(0, i, y) * overlap(1, j, x) * int(image[y, x]) for y in range(height) for x in range(width))
+                / area
+            )
+            for j in range(size)
+        ]
+        for i in range(size)
+    ]
+
+
+@pytest.mark.parametrize(("shape", "size"), [((6, 6), 1), ((6, 6), 3), ((6, 6), 4), ((8, 6), 6), ((5, 7), 3)])
+def test_resizing_is_the_exact_area_average(shape: tuple[int, int], size: int) -> None:
+    random = np.random.default_rng(1)
+    images = random.integers(0, 4, (6, 1, *shape), np.uint8)  # few grey levels, many ties
+    data = from_arrays(**arrays(x_train=images, x_test=images[:2])).resized(size)
+    assert data.x_train.dtype == torch.uint8
+    assert data.x_train[:, 0].tolist() == [slow_shrink(image, size) for image in images[:, 0]]
+    assert torch.equal(data.x_test, data.x_train[:2])
+
+
+def test_resizing_large_images_is_exact_too() -> None:
+    images = np.random.default_rng(2).integers(0, 256, (2, 1, 300, 300), np.uint8)
+    data = from_arrays(images, np.array([0, 1]), images, np.array([0, 1])).resized(3)
+    sums = images.reshape(2, 1, 3, 100, 3, 100).sum((3, 5), dtype=np.int64)
+    assert np.array_equal(data.x_train.numpy(), np.round(sums / 10_000))
+
+
+def test_resizing_floats_and_many_images() -> None:
+    images = torch.rand(2500, 2, 8, 8) * 2 - 1
+    labels = torch.arange(2500) % 5
+    data = from_arrays(images, labels, images[:7], labels[:7])
+    small = data.resized(4)
+    assert small.x_train.dtype == torch.float32
+    assert torch.allclose(small.x_train, torch.nn.functional.avg_pool2d(images, 2), atol=1e-6)
+    assert data.resized(8) is data
+
+
+@pytest.mark.parametrize("size", [5, 0, -1])
+def test_enlarging_is_refused(size: int) -> None:
+    data: Dataset = from_arrays(**arrays())
+    with pytest.raises(ConfigError, match=rf"input_size: {size} .*accepted: 1 to 4"):
+        data.resized(size)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from prowd.data import Partition, partition
+from prowd.errors import ConfigError
+
+BALANCED = torch.arange(200) % 4
+
+
+def split(labels: Tensor = BALANCED, clients: int = 5, **changes: Any) -> Partition:
+    settings: dict[str, Any] = {"scheme": "iid", "alpha": 1.0, "per_client": None, "buffer": 0, "seed": 0}
+    return partition(labels, int(labels.max()) + 1, clients, **{**settings, **changes})
+
+
+def histograms(labels: Tensor, shares: tuple[Tensor, ...]) -> Tensor:
+    classes = int(labels.max()) + 1
+    return torch.stack([labels[share].bincount(minlength=classes) for share in shares])
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Tensor, int, int, int]:
+    """Labels in any order and balance, clients, buffer and seed that fit together."""
+    counts = draw(st.lists(st.integers(1, 40), min_size=2, max_size=6))
+    labels = torch.cat([torch.full((count,), label) for label, count in enumerate(counts)])
+    seed = draw(st.integers(0, 2**32))
+    labels = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))]
+    clients = draw(st.integers(1, min(12, len(labels))))
+    return labels, clients, draw(st.integers(0, len(labels) - clients)), seed
+
+
+def check_indices(labels: Tensor, part: Partition, *, complete: bool) -> None:
+    everything = torch.cat([*part.clients, part.buffer])
+    assert everything.dtype == torch.int64
+    assert len(set(everything.tolist())) == len(everything), "disjoint"
+    assert not complete or len(everything) == len(labels)
+    assert all(torch.equal(share, share.sort().values) for share in (*part.clients, part.buffer))
+
+
+def same(one: Partition, other: Partition) -> bool:
+    pairs = zip((*one.clients, one.buffer), (*other.clients, other.buffer), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+@given(cases())
+@settings(deadline=None, max_examples=60)
+def test_iid_is_complete_disjoint_and_even(case: tuple[Tensor, int, int, int]) -> None:
+    labels, clients, buffer, seed = case
+    part = split(labels, clients, buffer=buffer, seed=seed)
+    check_indices(labels, part, complete=True)
+    assert len(part.buffer) == buffer
+    held = histograms(labels, part.clients)
+    assert (held.max(0).values - held.min(0).values).max() <= 1
+    assert held.sum(1).max() - held.sum(1).min() <= 1
+    exact = labels.bincount() * buffer / len(labels)
+    assert (histograms(labels, (part.buffer,))[0] - exact).abs().max() < 1, "the buffer is stratified"
+    assert same(part, split(labels, clients, buffer=buffer, seed=seed))
+
+
+@given(cases(), st.data())
+@settings(deadline=None, max_examples=60)
+def test_capped_iid_gives_every_client_just_as_many(case: tuple[Tensor, int, int, int], data: st.DataObject) -> None:
+    labels, clients, buffer, seed = case
+    per_client = data.draw(st.integers(1, (len(labels) - buffer) // clients))
+    part = split(labels, clients, buffer=buffer, seed=seed, per_client=per_client)
+    check_indices(labels, part, complete=False)
+    assert {len(share) for share in part.clients} == {per_client}
+    held = histograms(labels, part.clients)
+    assert (held.max(0).values - held.min(0).values).max() <= 1
+    left = labels.bincount() - histograms(labels, (part.buffer,))[0]
+    assert (held.sum(0) - left * (clients * per_client) / left.sum()).abs().max() < 1, "stratified over all clients"
+
+
+@given(cases(), st.sampled_from([0.05, 0.5, 5.0, 1e6]), st.none() | st.integers(1, 9))
+@settings(deadline=None, max_examples=25)
+def test_dirichlet_is_complete_disjoint_and_leaves_nobody_empty(
+    case: tuple[Tensor, int, int, int], alpha: float, per_client: int | None
+) -> None:
+    labels, clients, buffer, seed = case
+    options: dict[str, Any] = {"scheme": "dirichlet", "alpha": alpha, "buffer": buffer, "seed": seed}
+    assume(per_client is None or per_client <= len(labels) - buffer - clients + 1)
+    try:
+        part = split(labels, clients, per_client=per_client, **options)
+    except ConfigError as error:
+        assert f"alpha: {alpha} leaves" in str(error)  # noqa: PT017 - either outcome is right, each has its conditions
+        return
+    check_indices(labels, part, complete=per_client is None)
+    assert len(part.buffer) == buffer
+    assert min(len(share) for share in part.clients) >= 1
+    assert same(part, split(labels, clients, per_client=per_client, **options))
+    if per_client is not None:
+        whole = split(labels, clients, **options)
+        for capped, full in zip(part.clients, whole.clients, strict=True):
+            assert len(capped) == min(len(full), per_client)
+            assert torch.isin(capped, full).all()
+
+
+def test_dirichlet_spread_follows_alpha() -> None:
+    """The variance of a Dirichlet proportion over K clients is (K−1) / (K²·(K·alpha + 1))."""
+    labels = torch.arange(40_000) % 40
+    for alpha in (0.1, 1.0, 10.0):
+        held = histograms(labels, split(labels, 10, scheme="dirichlet", alpha=alpha).clients) / 1000
+        assert torch.allclose(held.sum(0), torch.ones(40))
+        assert float(held.var(correction=0)) == pytest.approx(9 / (100 * (10 * alpha + 1)), rel=0.2)
+
+
+def test_tiny_alpha_gives_whole_classes_and_no_nan() -> None:
+    labels = torch.arange(1200) % 12
+    held = histograms(labels, split(labels, 2, scheme="dirichlet", alpha=1e-6).clients)
+    assert set(held.flatten().tolist()) == {0, 100}
+
+
+def test_seeds_and_buffers_change_the_split() -> None:
+    assert not same(split(seed=0), split(seed=1))
+    assert not same(split(scheme="dirichlet", seed=0), split(scheme="dirichlet", seed=1))
+    assert not torch.equal(split(buffer=8, seed=0).buffer, split(buffer=8, seed=1).buffer)
+
+
+def test_any_number_of_threads_gives_the_same_split() -> None:
+    labels = torch.arange(30_000) % 10
+    threads = torch.get_num_threads()
+    try:
+        parts = []
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            parts.append(split(labels, 200, scheme="dirichlet", alpha=1.0))
+    finally:
+        torch.set_num_threads(threads)
+    assert same(*parts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"clients": 0}, "clients: 0 .*accepted: 1 to 200"),
+        ({"clients": 201}, "clients: 201 clients cannot share 200 examples; accepted: 1 to 200"),
+        ({"buffer": -1}, "buffer: -1 .*accepted: 0 to 195"),
+        ({"buffer": 196}, "buffer: 196 of 200 .*accepted: 0 to 195"),
+        ({"per_client": 0}, "per_client: 0 .*accepted: 1 to 40"),
+        ({"per_client": 41}, "per_client: 41 .*accepted: 1 to 40"),
+        ({"per_client": 31, "buffer": 50}, "per_client: 31 .*150 examples; accepted: 1 to 30"),
+        ({"per_client": 197, "scheme": "dirichlet"}, "per_client: 197 .*accepted: 1 to 196"),
+        ({"scheme": "dirichlet", "alpha": 0.0}, "alpha: 0.0 .*accepted: finite numbers above 0"),
+        ({"scheme": "dirichlet", "alpha": float("nan")}, "alpha: nan .*accepted"),
+        ({"scheme": "dirichlet", "alpha": 0.001, "clients": 50}, "alpha: 0.001 leaves one of 50 clients .*accepted"),
+        ({"scheme": "sorted"}, "partition: 'sorted' .*accepted: iid, dirichlet"),
+    ],
+)
+def test_refusals_name_field_value_and_what_is_accepted(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        split(**changes)
