@@ -1,0 +1,1 @@
+"""Training in s bits: layers, the integer update rule, and interchangeable kernels."""

@@ -1,0 +1,83 @@
+"""An s-bit client's network: integer codes, trained by integer arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from annotated_types import Gt
+from torch import Tensor
+
+from prowd.bits import Bitwidth
+from prowd.lowbit import simulated, update
+from prowd.lowbit.loss import Loss, cross_entropy, squared_error
+from prowd.models.architecture import Architecture, weight_name
+from prowd.quantize import QTensor, Rate, Weights, encode, ternary
+
+__all__ = ["LowBitModel", "LowBitSettings"]
+
+
+@dataclass(frozen=True)
+class LowBitSettings:
+    """How integer clients train (Section 3.2, Appendix B)."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    rate: Annotated[float, Gt(0)] = 8.0
+    """η at Int8, in least-significant steps."""
+    rate_scaling: Literal["width", "constant"] = "width"
+    """width: η_s = η·2^(s−8), the same real step at every width; constant: the same number of steps."""
+    loss: Loss = "cross-entropy"
+    logit_scale: Annotated[float, Gt(0)] = 8.0
+    """Power of two that multiplies the logits before the softmax."""
+
+    def rate_at(self, width: Bitwidth) -> Rate:
+        """η_s as an integer device holds it."""
+        factor = 2.0 ** (width.bits - 8) if self.rate_scaling == "width" else 1.0
+        return Rate.nearest(self.rate * factor)
+
+
+class LowBitModel:
+    """Weights as s-bit codes q; computes with Q_Int2(q) and s-bit activations, errors and updates."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        width: Bitwidth,
+        weights: Weights,
+        settings: LowBitSettings,
+        random: torch.Generator,
+    ) -> None:
+        self.architecture, self.width, self.settings, self.random = architecture, width, settings, random
+        self.names = [weight_name(layer) for layer in architecture.weight_layers]
+        self.codes = [weights[name].codes.to(random.device) for name in self.names]
+        self.rate = settings.rate_at(width)
+
+    def step(self, images: Tensor, labels: Tensor) -> Tensor:
+        """One step of SGD on a batch of images in [−1, 1]; returns the loss."""
+        tape = simulated.forward(self.architecture, self.width, self._ternaries(), self._input(images))
+        if self.settings.loss == "squared":
+            loss, error = squared_error(tape.logits, labels, self.width)
+        else:
+            loss, error = cross_entropy(tape.logits, labels, self.width, self.settings.logit_scale)
+        self.codes = [
+            update.step(codes, gradient, self.rate, self.width, self.random)
+            for codes, gradient in zip(self.codes, simulated.gradients(tape, error), strict=True)
+        ]
+        return loss
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Logits of a batch of images, as values."""
+        tape = simulated.forward(self.architecture, self.width, self._ternaries(), self._input(images), record=False)
+        return tape.logits * (self.settings.logit_scale / self.width.steps)
+
+    def weights(self) -> dict[str, QTensor]:
+        """The s-bit weights q."""
+        return {name: QTensor(codes.cpu(), self.width) for name, codes in zip(self.names, self.codes, strict=True)}
+
+    def _input(self, images: Tensor) -> Tensor:
+        return encode(images, self.width).contiguous(memory_format=torch.channels_last)
+
+    def _ternaries(self) -> list[Tensor]:
+        return [ternary(codes.to(torch.float32), self.width) for codes in self.codes]

@@ -1,0 +1,17 @@
+"""The integer update rule of s-bit training (Appendix B)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from prowd.bits import Bitwidth
+from prowd.quantize import Rate, clip_codes, stochastic_steps
+
+__all__ = ["step"]
+
+
+def step(codes: Tensor, gradient: Tensor, rate: Rate, width: Bitwidth, random: torch.Generator) -> Tensor:
+    """q ← clip_s(q − Q_stoch_s(η·g / Shift(max|g|))), on int16 codes."""
+    steps = stochastic_steps(gradient, rate, random)
+    return clip_codes(codes.to(steps.dtype) - steps, width).to(torch.int16)
