@@ -25,7 +25,7 @@ __all__ = ["FloatModel", "FloatSettings", "initial_gains"]
 class FloatSettings:
     """How Float32 clients train (SGD with momentum, reset each round)."""
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
 
     lr: Annotated[float, Gt(0)] = 0.03
     gain_lr: Annotated[float, Ge(0)] = 0.02
@@ -47,7 +47,7 @@ def initial_gains(architecture: Architecture, vectors: dict[str, Tensor]) -> dic
 
 
 class FloatModel:
-    """Weight-normalized network, trained by momentum SGD."""
+    """Weight-normalized network, trained by momentum SGD (by hand: importing torch.optim takes two seconds)."""
 
     def __init__(
         self, architecture: Architecture, weights: Weights, settings: FloatSettings, device: torch.device
@@ -60,18 +60,21 @@ class FloatModel:
         gains = [weights[name].value() if name in weights else fresh[name] for name in self.gain_names]
         tensors = [tensor.clone().to(device).requires_grad_() for tensor in (*vectors.values(), *gains)]
         self.vectors, self.gains = tensors[: len(gains)], tensors[len(gains) :]
-        rates = [settings.lr * alpha**settings.update_exponent for alpha in architecture.alphas]
-        groups = [{"params": [vector], "lr": rate} for vector, rate in zip(self.vectors, rates, strict=True)]
-        groups.append({"params": self.gains, "lr": settings.gain_lr})
-        self.optimizer = torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
+        self.rates = [settings.lr * alpha**settings.update_exponent for alpha in architecture.alphas]
+        self.rates += [settings.gain_lr] * len(gains)
+        self.velocity = [torch.zeros_like(tensor) for tensor in tensors]
 
     def step(self, images: Tensor, labels: Tensor) -> Tensor:
         """One step of SGD on a batch of images in [−1, 1]; returns the loss."""
         loss = F.cross_entropy(self._forward(images), labels)
-        self.optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_([*self.vectors, *self.gains], self.settings.clip)
-        self.optimizer.step()
+        parameters = [*self.vectors, *self.gains]
+        grads = torch.autograd.grad(loss, parameters)
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in grads]))
+        factor = (self.settings.clip / (norm + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_ does it
+        with torch.no_grad():
+            for parameter, velocity, grad, rate in zip(parameters, self.velocity, grads, self.rates, strict=True):
+                velocity.mul_(self.settings.momentum).add_(grad * factor)
+                parameter.sub_(velocity, alpha=rate)
         return loss.detach()
 
     @torch.no_grad()
@@ -82,11 +85,16 @@ class FloatModel:
     def weights(self) -> dict[str, QTensor]:
         """The shared weights v and the gains g."""
         named = zip((*self.names, *self.gain_names), (*self.vectors, *self.gains), strict=True)
-        return {name: QTensor(parameter.detach().cpu(), FLOAT32) for name, parameter in named}
+        return {name: QTensor(parameter.detach().clone().cpu(), FLOAT32) for name, parameter in named}
 
     def _forward(self, images: Tensor) -> Tensor:
+        """Compute the logits, from a copy of the images in one layout.
+
+        The strides of a tensor with one channel are ambiguous, and choose the convolution's algorithm: without the
+        copy, the last bits of the result would depend on where the images came from.
+        """
         weights = zip(self.vectors, self.gains, strict=True)
-        x = images.contiguous(memory_format=torch.channels_last)
+        x = torch.empty_like(images, memory_format=torch.channels_last).copy_(images)
         for layer in self.architecture.layers:
             if isinstance(layer, MaxPool):
                 x = F.max_pool2d(x, layer.kernel, layer.stride)
@@ -104,5 +112,7 @@ class FloatModel:
 
 def normalised(vector: Tensor, gain: Tensor) -> Tensor:
     """w = g·v/‖v‖, per output channel; a zero v gives a zero w."""
-    norm: Tensor = torch.linalg.vector_norm(vector.flatten(1), dim=1).clamp_min(torch.finfo(torch.float32).tiny)
+    norm: Tensor = torch.linalg.vector_norm(vector.flatten(1), dim=1)
+    zero = norm == 0
+    norm, gain = torch.where(zero, 1.0, norm), torch.where(zero, 0.0, gain)
     return vector * (gain / norm).reshape([-1] + [1] * (vector.dim() - 1))

@@ -11,7 +11,8 @@ Integer codes of width s are written in offset binary, u = c + (S−1), in [0, 2
     float32 the IEEE bits, least significant byte first
 
 There is one encoding of every tensor: pattern 2^s − 1 (a byte above 242 in base 3) stands for nothing, what is left of
-the last byte is zero, and floats are finite. All else is refused, in both directions: a NaN model must not leave.
+the last byte is zero, and floats are finite. All else is refused on receipt; sent may be a float that is not finite,
+by a client whose training diverged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Messages as bytes: what crosses between server and client, and nothing else does. No pickle, ever.
 
-A message is a header, a head of its own and a body of tensors; the body does not depend on the client, so that the
-server encodes it once for all clients of a width. Numbers are little-endian; ``name`` is u8 length (1 to 255) + UTF-8::
+A message is a header, a head of its own and a body of tensors; the body does not depend on the client, so that clients
+which receive the same weights can share one. Numbers are little-endian; ``name`` is u8 length (1 to 255) + UTF-8::
 
     header  | magic "PRWD" | version u8 = 1 | kind u8 | zero u16 | head length u32 | body length u64 | crc u32 |
             0              4                5         6          8                 12                20       24

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from annotated_types import Gt
+from annotated_types import Gt, Le
 from torch import Tensor
 
 from prowd.bits import Bitwidth
+from prowd.errors import ConfigError
 from prowd.lowbit import simulated, update
 from prowd.lowbit.loss import Loss, cross_entropy, squared_error
 from prowd.models.architecture import Architecture, weight_name
@@ -22,15 +24,19 @@ __all__ = ["LowBitModel", "LowBitSettings"]
 class LowBitSettings:
     """How integer clients train (Section 3.2, Appendix B)."""
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
 
-    rate: Annotated[float, Gt(0)] = 8.0
+    rate: Annotated[float, Gt(0), Le(65536)] = 8.0
     """η at Int8, in least-significant steps."""
     rate_scaling: Literal["width", "constant"] = "width"
     """width: η_s = η·2^(s−8), the same real step at every width; constant: the same number of steps."""
     loss: Loss = "cross-entropy"
-    logit_scale: Annotated[float, Gt(0)] = 8.0
+    logit_scale: Annotated[float, Gt(0), Le(65536)] = 8.0
     """Power of two that multiplies the logits before the softmax."""
+
+    def __post_init__(self) -> None:
+        if math.frexp(self.logit_scale)[0] != 0.5:
+            raise ConfigError(f"lowbit.logit_scale: {self.logit_scale} is wrong; accepted: a power of two, as in 8")
 
     def rate_at(self, width: Bitwidth) -> Rate:
         """η_s as an integer device holds it."""

@@ -184,6 +184,9 @@ def _expect(name: str, holds: bool, shape: Shape, accepted: str) -> None:
 
 
 def _window(name: str, shape: Shape, kernel: Pair, stride: Pair, padding: Pair) -> Pair:
+    if min(*kernel, *stride) < 1 or min(padding) < 0:
+        found = f"kernel {kernel}, stride {stride}, padding {padding}"
+        raise ConfigError(f"model: layer {name!r} has {found}; accepted: kernel and stride from 1, padding from 0")
     height, width = ((shape[1 + i] + 2 * padding[i] - kernel[i]) // stride[i] + 1 for i in (0, 1))
     _expect(name, height > 0 and width > 0, shape, f"at least {kernel[0]}×{kernel[1]} pixels, padding included")
     return height, width

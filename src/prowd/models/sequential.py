@@ -12,9 +12,15 @@ from prowd.models.architecture import Architecture, Conv, Flatten, Layer, Linear
 
 __all__ = ["describe", "weight_modules"]
 
+ACCEPTED = "Conv2d, Linear, ReLU, MaxPool2d and Flatten"
+
 
 def describe(net: nn.Sequential, input_shape: tuple[int, int, int]) -> Architecture:
     """Describe a network of Conv2d, Linear, ReLU, MaxPool2d and Flatten; nested Sequentials are joined."""
+    if not isinstance(net, nn.Sequential) or type(net).forward is not nn.Sequential.forward:
+        raise ConfigError(
+            f"model: {type(net).__name__} is not a plain nn.Sequential; accepted: layers in a row, {ACCEPTED}"
+        )
     layers: list[Layer] = []
     seen: set[nn.Module] = set()
     for path, module in _flat(net):
@@ -25,6 +31,9 @@ def describe(net: nn.Sequential, input_shape: tuple[int, int, int]) -> Architect
             _attach_relu(path, layers)
         else:
             layers.append(_describe(path, module))
+    biased = [path for path, module in weight_modules(net).items() if module.bias is not None]
+    if biased:
+        warnings.warn(f"low-bit layers have no bias; that of {', '.join(biased)} is left out", stacklevel=3)
     return Architecture(tuple(layers), input_shape)
 
 
@@ -55,7 +64,6 @@ def _describe(path: str, module: nn.Module) -> Layer:
     if isinstance(module, nn.Conv2d):
         return _conv(path, module)
     if isinstance(module, nn.Linear):
-        _warn_bias(path, module.bias is not None)
         return Linear(path, module.in_features, module.out_features, relu=False)
     if isinstance(module, nn.MaxPool2d):
         plain = _pair(module.padding) == (0, 0) and _pair(module.dilation) == (1, 1) and not module.ceil_mode
@@ -66,9 +74,7 @@ def _describe(path: str, module: nn.Module) -> Layer:
         return MaxPool(_pair(module.kernel_size), _pair(module.stride or module.kernel_size))
     if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) in {(1, -1), (1, 3)}:
         return Flatten()
-    raise ConfigError(
-        f"model: {path!r} is {module}; accepted: a Sequential of Conv2d, Linear, ReLU, MaxPool2d and Flatten"
-    )
+    raise ConfigError(f"model: {path!r} is {module}; accepted: {ACCEPTED}")
 
 
 def _conv(path: str, module: nn.Conv2d) -> Conv:
@@ -77,14 +83,8 @@ def _conv(path: str, module: nn.Conv2d) -> Conv:
         raise ConfigError(
             f"model: {path!r} is {module}; accepted: Conv2d with numeric zero padding, without groups or dilation"
         )
-    _warn_bias(path, module.bias is not None)
     kernel, stride, padding = _pair(module.kernel_size), _pair(module.stride), _pair(module.padding)
     return Conv(path, module.in_channels, module.out_channels, kernel, stride, padding, relu=False)
-
-
-def _warn_bias(path: str, has_bias: bool) -> None:
-    if has_bias:
-        warnings.warn(f"layer {path!r}: its bias is left out, low-bit layers have none; write bias=False", stacklevel=5)
 
 
 def _pair(value: int | tuple[int, ...]) -> Pair:

@@ -1,0 +1,170 @@
+"""The federation itself: Algorithm 1 over any transport, with any method."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import torch
+
+from prowd.admission import admit
+from prowd.client import one_thread
+from prowd.errors import RunError, WireError
+from prowd.methods import Method, ServerState
+from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
+from prowd.rounds import Absence, RoundReport, mean_by_width, sum_by_width
+from prowd.scene import ClientSpec, Scene
+from prowd.seeds import generator
+from prowd.transport import Transport
+from prowd.wire import Parcel, Task, Update, encode_task, encode_weights
+
+__all__ = ["Federation", "Observer", "run", "run_round"]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """A method on a scene, and how long and with how many clients it runs."""
+
+    scene: Scene
+    method: Method
+    rounds: int
+    cohort: int
+    evaluate_every: int = 1
+
+
+class Observer(Protocol):
+    """Whoever watches a run; nothing it does can change the outcome."""
+
+    def replied(self, round_: int, done: int, asked: int) -> None:
+        """A client's reply came in."""
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        """A round is over."""
+
+
+def run(federation: Federation, state: ServerState, transport: Transport, observer: Observer) -> ServerState:
+    """Run the remaining rounds, reporting each one as it ends."""
+    with one_thread():
+        while state.round < federation.rounds:
+            report, state = run_round(federation, state, transport, observer.replied)
+            observer.finished(report, state)
+    return state
+
+
+def run_round(
+    federation: Federation,
+    state: ServerState,
+    transport: Transport,
+    replied: Callable[[int, int, int], None] = lambda *_: None,
+) -> tuple[RoundReport, ServerState]:
+    """One round of Algorithm 1; the line numbers are the paper's."""
+    began = time.perf_counter()
+    round_ = state.round + 1
+    cohort = sample(federation, round_)  # 2: C^(r) ⊆ C, |C^(r)| = M
+    parcels = dispatch(federation, state, cohort)  # 3, 5: Q_{s_n}(w_G) to every n
+    replies: dict[int, bytes] = {}
+    for client, reply in transport.exchange(parcels):
+        replies[client] = reply  # 4, 6-8: LocalUpdate on every client in parallel
+        replied(round_, len(replies), len(cohort))
+    admitted = admit_all(federation, round_, cohort, replies)
+    report = _report(federation, round_, cohort, parcels, replies, admitted)
+    if not admitted.updates:
+        raise RunError(f"round {round_}: no client's update could be used: {_reasons(report)}")
+    state = federation.method.aggregate(federation.scene, state, admitted.updates)  # 9-11: the method's own lines
+    return replace(report, seconds=time.perf_counter() - began), replace(state, round=round_)
+
+
+def sample(federation: Federation, round_: int) -> list[ClientSpec]:
+    """Choose the round's clients without replacement, in client order."""
+    scene = federation.scene
+    random = generator(scene.seed, "cohort", round_)
+    chosen = torch.randperm(len(scene.clients), generator=random)[: federation.cohort]
+    return [scene.clients[index] for index in chosen.sort().values.tolist()]
+
+
+def dispatch(federation: Federation, state: ServerState, cohort: Sequence[ClientSpec]) -> dict[int, Parcel]:
+    """Encode a task for every client."""
+    round_ = state.round + 1
+    weights = {client.id: federation.method.dispatch(federation.scene, state, client) for client in cohort}
+    shared: dict[bytes, bytes] = {}
+    encoded = ((client, encode_weights(sent)) for client, sent in weights.items())
+    bodies = {client: shared.setdefault(body, body) for client, body in encoded}
+    measures = round_ % federation.evaluate_every == 0 or round_ in (1, federation.rounds)
+    measurers = measured_by(federation.scene, cohort, bodies)
+    parcels: dict[int, Parcel] = {}
+    for client, sent in weights.items():
+        settings = {MEASURE_RECEIVED: float(measures and measurers[client] == client), MEASURE_TRAINED: float(measures)}
+        parcels[client] = encode_task(Task(round_, federation.scene.seed, client, sent, settings), bodies[client])
+    return parcels
+
+
+def measured_by(scene: Scene, cohort: Sequence[ClientSpec], bodies: Mapping[int, bytes]) -> dict[int, int]:
+    """Who measures the model each client receives: the first that does, unless devices add something of their own."""
+    first: dict[bytes, int] = {}
+    nothing = encode_weights({})
+    measurers: dict[int, int] = {}
+    for client in cohort:
+        own_gains = client.width.is_float and scene.local.float32.gains == "local"
+        alone = own_gains or bodies[client.id] == nothing
+        measurers[client.id] = client.id if alone else first.setdefault(bodies[client.id], client.id)
+    return measurers
+
+
+class Admitted(NamedTuple):
+    """The updates of a round that can be used, in client order, and those that were refused."""
+
+    updates: list[Update]
+    refused: list[Absence]
+
+
+def admit_all(
+    federation: Federation, round_: int, cohort: Iterable[ClientSpec], replies: Mapping[int, bytes]
+) -> Admitted:
+    """Decode and check the replies; what is refused is counted and the round goes on."""
+    admitted = Admitted([], [])
+    for client in cohort:
+        if client.id in replies:
+            try:
+                update = admit(federation.scene, federation.method, round_, client, replies[client.id])
+            except WireError as error:
+                admitted.refused.append(Absence(client.id, str(client.width), str(error)))
+            else:
+                admitted.updates.append(update)
+    return admitted
+
+
+def _report(
+    federation: Federation,
+    round_: int,
+    cohort: Sequence[ClientSpec],
+    parcels: Mapping[int, Parcel],
+    replies: Mapping[int, bytes],
+    admitted: Admitted,
+) -> RoundReport:
+    """Sum a round up by width; only the client that was asked to measure a received model speaks for it."""
+    metrics = {update.client: update.metrics for update in admitted.updates}
+    present = [client for client in cohort if client.id in metrics]
+    measurers = measured_by(federation.scene, cohort, {client: parcel.body for client, parcel in parcels.items()})
+
+    def mean(name: str, source: Mapping[int, int] | None = None) -> dict[str, float]:
+        values = [(client, metrics.get(source[client.id] if source else client.id, {}).get(name)) for client in present]
+        return mean_by_width((client, value) for client, value in values if value is not None)
+
+    return RoundReport(
+        round=round_,
+        received=mean("accuracy_received", measurers),
+        trained=mean("accuracy_trained"),
+        loss=mean("loss"),
+        bytes_up=sum_by_width((client, len(replies[client.id])) for client in cohort if client.id in replies),
+        bytes_down=sum_by_width((client, len(parcels[client.id])) for client in cohort),
+        asked=len(cohort),
+        lost=[Absence(client.id, str(client.width), "no reply") for client in cohort if client.id not in replies],
+        refused=admitted.refused,
+    )
+
+
+def _reasons(report: RoundReport) -> str:
+    absences = [f"client {a.client} ({a.width}): {a.reason}" for a in (*report.lost, *report.refused)]
+    return "; ".join(absences[:3]) + (f"; and {len(absences) - 3} more" if len(absences) > 3 else "")

@@ -1,0 +1,68 @@
+"""What a federated method is: two halves that talk in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+from torch import Tensor
+
+from prowd.bits import Bitwidth
+from prowd.memory import ClientMemory
+from prowd.quantize import Weights
+from prowd.scene import ClientSpec, Scene
+from prowd.training import Examples
+from prowd.wire import Task, Update
+
+__all__ = ["Device", "Method", "ServerState", "Slot"]
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """Everything a resume needs: plain tensors, no modules."""
+
+    round: int
+    model: Mapping[str, Tensor]
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Device:
+    """The client's side of the world: who it is, its data, its memory. Never seen by the server."""
+
+    spec: ClientSpec
+    train: Examples
+    test: Examples
+    memory: ClientMemory
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A tensor as two sides have agreed on it; a scale other than 1 is accepted only where the method uses one."""
+
+    shape: tuple[int, ...]
+    width: Bitwidth
+    scaled: bool = False
+
+
+class Method(Protocol):
+    """Both halves of a method; its fields are its hyperparameters."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    def init(self, scene: Scene) -> ServerState:
+        """Server: the state before the first round."""
+
+    def dispatch(self, scene: Scene, state: ServerState, client: ClientSpec) -> Weights:
+        """Server: what this client receives."""
+
+    def train(self, scene: Scene, task: Task, device: Device) -> Update:
+        """Client: local training on what was received."""
+
+    def expects(self, scene: Scene, client: ClientSpec) -> Mapping[str, Slot]:
+        """Server: the tensors this client must send, no more and no fewer."""
+
+    def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
+        """Server: the next state, from the updates in client order (at least one)."""

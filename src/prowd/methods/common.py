@@ -1,0 +1,134 @@
+"""Parts that methods share: functions, not base classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from prowd.bits import INT2
+from prowd.float32 import initial_gains
+from prowd.methods.base import Device, ServerState, Slot
+from prowd.models.architecture import gain_name, init_limit, weight_name
+from prowd.quantize import QTensor, Weights, quantize, ternarize
+from prowd.scene import ClientSpec, Scene
+from prowd.seeds import generator
+from prowd.training import Model, accuracy, build_model, fit
+from prowd.wire import Task, Update
+
+__all__ = [
+    "MEASURE_RECEIVED",
+    "MEASURE_TRAINED",
+    "average",
+    "global_model",
+    "initial_state",
+    "local_round",
+    "model_slots",
+    "quantized_model",
+    "reply",
+    "uplink",
+    "uplink_slots",
+]
+
+MEASURE_RECEIVED, MEASURE_TRAINED = "measure_received", "measure_trained"  # settings of a task
+
+
+# Server: the model everybody shares
+
+
+def initial_state(scene: Scene) -> ServerState:
+    """w ~ U(−L, L) by layer (Appendix B), and the gains of the Float32 twin."""
+    vectors: dict[str, Tensor] = {}
+    for layer in scene.architecture.weight_layers:
+        uniform = torch.rand(layer.shape, generator=generator(scene.seed, "init", layer.name))
+        vectors[weight_name(layer)] = (2 * uniform - 1) * init_limit(layer)
+    return ServerState(0, {**vectors, **initial_gains(scene.architecture, vectors)})
+
+
+def quantized_model(scene: Scene, model: Mapping[str, Tensor], client: ClientSpec) -> dict[str, QTensor]:
+    """Q_{s_n}(w_G) (Algorithm 1, line 5), and the gains where the client uses them."""
+    return {name: quantize(model[name], client.width) for name in model_slots(scene, client)}
+
+
+def model_slots(scene: Scene, client: ClientSpec) -> dict[str, Slot]:
+    """The tensors of the shared model as a client receives them."""
+    slots = {name: Slot(shape, client.width) for name, shape in scene.architecture.shapes.items()}
+    if client.width.is_float and scene.local.float32.gains == "average":
+        for layer in scene.architecture.weight_layers:
+            slots[gain_name(layer)] = Slot((layer.outputs,), client.width)
+    return slots
+
+
+def uplink_slots(scene: Scene, client: ClientSpec) -> dict[str, Slot]:
+    """The tensors of the shared model as a client sends them."""
+    ternary = scene.uplink == "ternary" and not client.width.is_float
+    width = INT2 if ternary else client.width
+    return {name: replace(slot, width=width) for name, slot in model_slots(scene, client).items()}
+
+
+def average(tensors: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
+    """Weighted mean, summed in float64 in the order given."""
+    total = torch.zeros(tensors[0].shape, dtype=torch.float64)
+    for tensor, share in zip(tensors, shares, strict=True):
+        total.add_(tensor.double(), alpha=share)
+    return (total / sum(shares)).float()
+
+
+def global_model(
+    scene: Scene, model: Mapping[str, Tensor], updates: Sequence[Update], shares: Sequence[float]
+) -> dict[str, Tensor]:
+    """Average each tensor over the clients that sent it (gains: the Float32 clients), then rescale."""
+    averaged = dict(model)
+    for name in model:
+        senders = [(update, share) for update, share in zip(updates, shares, strict=True) if name in update.weights]
+        if senders:
+            tensors = [update.weights[name].value() for update, _ in senders]
+            averaged[name] = average(tensors, [share for _, share in senders])
+    return rescaled(scene, averaged)
+
+
+def rescaled(scene: Scene, model: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Bring v back to the rms of its initialisation, L/√3: ternarization depends on it, Float32 clients do not."""
+    scaled = dict(model)
+    for layer in scene.architecture.weight_layers if scene.rescale != "none" else ():
+        vector = model[weight_name(layer)].double()
+        axes = tuple(range(1 if scene.rescale == "channel" else 0, vector.dim()))
+        rms = vector.square().mean(axes, keepdim=True).sqrt()
+        factor = torch.where(rms > 0, init_limit(layer) / math.sqrt(3) / rms, 1.0)
+        scaled[weight_name(layer)] = (vector * factor).float()
+    return scaled
+
+
+# Client: one round of local work
+
+
+def local_round(scene: Scene, task: Task, device: Device, weights: Weights) -> tuple[Model, dict[str, float]]:
+    """Measure the model as received, train it, measure it again (as far as the task asks)."""
+    gains = [gain_name(layer) for layer in scene.architecture.weight_layers]
+    own_gains = device.spec.width.is_float and not set(gains) & set(weights)  # they are neither sent nor received
+    remembered = (device.memory.load(task.round) or {}) if own_gains else {}
+    model = build_model(scene, device.spec.width, {**weights, **remembered}, task.round, task.client)
+    metrics: dict[str, float] = {}
+    if task.settings.get(MEASURE_RECEIVED):
+        metrics["accuracy_received"] = accuracy(model, device.test, scene.device)
+    metrics["loss"] = fit(model, device.train, scene, task.round, task.client)
+    if task.settings.get(MEASURE_TRAINED):
+        metrics["accuracy_trained"] = accuracy(model, device.test, scene.device)
+    if own_gains:
+        trained = model.weights()
+        device.memory.save(task.round, {gain: trained[gain] for gain in gains})
+    return model, metrics
+
+
+def uplink(scene: Scene, client: ClientSpec, weights: Weights) -> dict[str, QTensor]:
+    """What a client sends: Q_Int2(q) or q at integer widths, the floats themselves at Float32."""
+    slots = uplink_slots(scene, client)
+    return {name: ternarize(weights[name]) if slot.width == INT2 else weights[name] for name, slot in slots.items()}
+
+
+def reply(task: Task, device: Device, weights: Weights, metrics: Mapping[str, float]) -> Update:
+    """Address an update."""
+    return Update(task.round, task.client, device.spec.width, device.spec.num_examples, weights, metrics)

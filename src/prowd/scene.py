@@ -1,0 +1,55 @@
+"""The scene of a federation: the fixed facts that server and clients both know before the first round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import torch
+from annotated_types import Ge
+
+from prowd.bits import Bitwidth
+from prowd.float32 import FloatSettings
+from prowd.lowbit.model import LowBitSettings
+from prowd.models import Architecture
+
+__all__ = ["ClientSpec", "LocalSettings", "Operation", "Rescale", "Scene", "Uplink"]
+
+Operation = Literal["crop", "flip", "rotate"]
+Uplink = Literal["ternary", "native"]
+Rescale = Literal["none", "layer", "channel"]
+
+
+@dataclass(frozen=True)
+class ClientSpec:
+    """A registered client: who it is, the numbers it can hold and how much data it has."""
+
+    id: int
+    width: Bitwidth
+    num_examples: int
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """What a client does in a round."""
+
+    steps: Annotated[int, Ge(1)] = 200
+    batch: Annotated[int, Ge(1)] = 64
+    augment: tuple[Operation, ...] = ()
+    lowbit: LowBitSettings = field(default_factory=LowBitSettings)
+    float32: FloatSettings = field(default_factory=FloatSettings)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything about a federation that does not change from round to round."""
+
+    architecture: Architecture
+    clients: tuple[ClientSpec, ...]
+    seed: int = 0
+    uplink: Uplink = "ternary"
+    """What integer clients send: Q_Int2(q), five weights a byte, or their native s-bit weights q."""
+    rescale: Rescale = "none"
+    """Whether aggregation brings v back to the scale of its initialisation, by layer or by output channel."""
+    local: LocalSettings = field(default_factory=LocalSettings)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))

@@ -1,0 +1,40 @@
+"""How messages reach clients and come back.
+
+A transport moves bytes and knows nothing of methods. Clients that do not answer are simply absent from its replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from prowd.client import Clients
+from prowd.wire import Parcel
+
+__all__ = ["InProcess", "Transport"]
+
+
+class Transport(Protocol):
+    """Delivers tasks and brings back updates, in any order."""
+
+    def exchange(self, parcels: Mapping[int, Parcel]) -> Iterator[tuple[int, bytes]]:
+        """Send each client its parcel; yield (client, reply) as replies come in."""
+
+    def close(self) -> None:
+        """Let go of whatever was started."""
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """All clients in this process, one after the other."""
+
+    clients: Clients
+
+    def exchange(self, parcels: Mapping[int, Parcel]) -> Iterator[tuple[int, bytes]]:
+        """Answer for each client in turn."""
+        for client, parcel in parcels.items():
+            yield client, self.clients[client].handle(parcel.join())
+
+    def close(self) -> None:
+        """Nothing was started."""
