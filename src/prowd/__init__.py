@@ -1,6 +1,12 @@
-"""Federated learning for devices of unequal precision."""
+"""Federated learning for devices of unequal precision.
+
+>>> import prowd
+>>> result = prowd.run("quick", rounds=3)
+>>> result.summary["accuracy"]["trained"]
+"""
 
 from prowd._version import __version__
+from prowd.api import convert, run
 from prowd.errors import ProwdError
 
-__all__ = ["ProwdError", "__version__"]
+__all__ = ["ProwdError", "__version__", "convert", "run"]

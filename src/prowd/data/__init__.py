@@ -2,12 +2,13 @@
 
 from prowd.data.augment import OPERATIONS, augment
 from prowd.data.cache import Check, Entry
-from prowd.data.dataset import Dataset, from_arrays, to_unit
+from prowd.data.dataset import ARRAYS, Dataset, from_arrays, to_unit
 from prowd.data.partition import Partition, partition
-from prowd.data.registry import catalogue, fetch, load, verify
+from prowd.data.registry import catalogue, fetch, load, mapped, verify
 from prowd.data.sources import Progress
 
 __all__ = [
+    "ARRAYS",
     "OPERATIONS",
     "Check",
     "Dataset",
@@ -19,6 +20,7 @@ __all__ = [
     "fetch",
     "from_arrays",
     "load",
+    "mapped",
     "partition",
     "to_unit",
     "verify",

@@ -16,7 +16,7 @@ from prowd.data.dataset import ARRAYS, Dataset, from_arrays
 from prowd.data.sources import Progress
 from prowd.errors import ConfigError, DataError
 
-__all__ = ["catalogue", "fetch", "load", "verify"]
+__all__ = ["catalogue", "fetch", "load", "mapped", "verify"]
 
 
 class Builtin(Protocol):
@@ -48,6 +48,11 @@ def load(name: str, *, progress: Progress | None = None, verify: bool = True) ->
     if name.lower().endswith(".npz"):
         return _load_npz(Path(name).expanduser())
     return _builtin(name, " or the path of an .npz file").load(progress=progress, verify=verify)
+
+
+def mapped(name: str) -> bool:
+    """Whether a data set lies in the cache, where every process can map it."""
+    return name == "cifar10"
 
 
 def fetch(name: str, source: str | None = None, progress: Progress | None = None) -> Path:

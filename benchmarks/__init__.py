@@ -1,0 +1,1 @@
+"""Speed and memory, as ratios against peers and limits measured in the same run."""

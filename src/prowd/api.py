@@ -1,0 +1,99 @@
+"""The Python interface: what ``import prowd`` offers. Heavy imports wait until they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from prowd.bits import Bitwidth
+    from prowd.session import RunResult
+    from prowd.training import Model
+
+__all__ = ["convert", "run"]
+
+
+def run(
+    source: str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    workers: int | None = None,
+    data: str | Path | Mapping[str, Any] | None = None,
+    model: str | nn.Sequential | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> RunResult:
+    """Run a federation, or continue one, and return its results.
+
+    Args:
+        source: a preset's name or the path of a TOML file; by default ``quick``.
+        out: the run directory to make; by default a new one under ``runs/``.
+        resume: a run directory to continue instead; only ``rounds`` may be given with it.
+        workers: processes that train clients; by default one a core. Results do not depend on it.
+        data: a data set's name, an ``.npz`` file, or a dict of the arrays ``x_train``, ``y_train``, ``x_test`` and
+            ``y_test`` (uint8 NCHW, or floats in [−1, 1]).
+        model: a model's name, or your own Sequential of Conv2d, Linear, ReLU, MaxPool2d and Flatten, of which only the
+            shape is used.
+        progress: show the progress bar of the command line.
+        settings: any setting of the configuration, such as ``rounds=5`` or ``float32={"lr": 0.1}``.
+
+    Scripts that use more than one worker need the usual ``if __name__ == "__main__":`` guard.
+    """
+    import multiprocessing
+
+    from rich.console import Console
+
+    from prowd.console import RunView
+    from prowd.errors import ConfigError
+    from prowd.session import Session
+
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # a worker that is importing the user's script
+        raise ConfigError('prowd.run: call it under `if __name__ == "__main__":`, which worker processes skip')
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise ConfigError(f"workers: {workers!r} is wrong; accepted: 1 or more")
+    if resume is not None and (source, out, model) != (None, None, None):
+        raise ConfigError("resume: goes with neither source, out nor model, which the run directory already has")
+    settings |= {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
+    arrays = None if isinstance(data, str | Path) else data
+    net = None if isinstance(model, str) else model
+    if resume is not None:
+        session = Session.resume(Path(resume), settings, data=arrays)
+    else:
+        session = Session.start(source or "quick", settings, out=Path(out) if out else None, data=arrays, model=net)
+    view = RunView(Console()) if progress else None
+    try:
+        return session.run(workers, view)
+    finally:
+        if view is not None:
+            view.close()
+
+
+def convert(
+    net: nn.Sequential, width: str | Bitwidth, input_shape: tuple[int, int, int], *, device: str = "cpu"
+) -> Model:
+    """Convert a network to a width, weights included, and return it with ``step``, ``logits`` and ``weights``.
+
+    Weights enter the space that all widths share as α·w, where they are quantized; at Float32 the function of the
+    network is unchanged (but for biases, which are left out).
+    """
+    import torch
+
+    from prowd.bits import Bitwidth
+    from prowd.models.architecture import weight_name
+    from prowd.models.sequential import describe, weight_modules
+    from prowd.quantize import quantize
+    from prowd.scene import Scene
+    from prowd.training import build_model
+
+    architecture = describe(net, input_shape)
+    target = Bitwidth.parse(width) if isinstance(width, str) else width
+    modules = weight_modules(net)
+    weights = {
+        weight_name(layer): quantize(modules[layer.name].weight.detach().float() * alpha, target)
+        for layer, alpha in zip(architecture.weight_layers, architecture.alphas, strict=True)
+    }
+    return build_model(Scene(architecture, (), device=torch.device(device)), target, weights, round_=0, client=0)

@@ -1,0 +1,122 @@
+"""From a configuration to a federation: the data, the clients, the network, the method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from prowd import data as datasets
+from prowd.bits import parse_mix
+from prowd.client import Clients
+from prowd.config import RunConfig, make_method
+from prowd.data import ARRAYS, Dataset, Partition, Progress
+from prowd.engine import Federation
+from prowd.errors import ConfigError, DataError
+from prowd.models import Architecture, build
+from prowd.scene import ClientSpec, LocalSettings, Scene
+
+__all__ = ["ARRAYS", "Arrays", "ClientsFactory", "as_used", "assemble", "check_same_data", "load_data", "make_clients"]
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def load_data(config: RunConfig, arrays: Arrays | None = None, progress: Progress | None = None) -> Dataset:
+    """Load the data set a configuration names, or check the arrays given in its place."""
+    if arrays is not None:
+        return datasets.from_arrays(**arrays, name=config.data)
+    if config.data == "arrays":
+        raise ConfigError(
+            "data: this run was made with arrays; accepted: the same arrays again, through prowd.run(data=...)"
+        )
+    return datasets.load(config.data, progress=progress)
+
+
+def check_same_data(config: RunConfig, dataset: Dataset) -> RunConfig:
+    """Record the content hash of the data, or hold it to the one recorded."""
+    digest = dataset.digest()
+    if config.data_sha256 and config.data_sha256 != digest:
+        raise DataError(f"data: {config.data} has content hash {digest}; accepted: {config.data_sha256}, as recorded")
+    return config.model_copy(update={"data_sha256": digest})
+
+
+def assemble(config: RunConfig, dataset: Dataset) -> tuple[Federation, Partition]:
+    """Decide who holds what of a data set as it is used, and describe the federation."""
+    widths = parse_mix(config.clients)
+    partition = datasets.partition(
+        dataset.y_train,
+        dataset.classes,
+        len(widths),
+        scheme=config.partition,
+        alpha=config.alpha,
+        per_client=None if config.per_client == "all" else config.per_client,
+        buffer=config.buffer,
+        seed=config.seed,
+    )
+    clients = tuple(
+        ClientSpec(n, width, len(rows)) for n, (width, rows) in enumerate(zip(widths, partition.clients, strict=True))
+    )
+    scene = Scene(
+        architecture=_architecture(config, dataset),
+        clients=clients,
+        seed=config.seed,
+        uplink=config.uplink,
+        rescale=config.rescale,
+        local=LocalSettings(config.steps, config.batch, config.augment, config.lowbit, config.float32),
+        device=torch.device(config.device),
+    )
+    cohort = len(clients) if config.cohort == "all" else config.cohort
+    return Federation(scene, make_method(config), config.rounds, cohort, config.evaluate_every), partition
+
+
+def as_used(config: RunConfig, dataset: Dataset) -> Dataset:
+    """The images at the size the network takes, and as many of the test examples as are asked for."""
+    sized = dataset if config.input_size == "native" else dataset.resized(config.input_size)
+    most = len(sized.y_test) if config.test_examples == "all" else config.test_examples
+    if most > len(sized.y_test):
+        raise ConfigError(f"test_examples: {most} of {config.data}; accepted: 1 to {len(sized.y_test)}, or all")
+    return replace(sized, x_test=sized.x_test[:most], y_test=sized.y_test[:most])
+
+
+def make_clients(config: RunConfig, dataset: Dataset, memories: Path) -> Clients:
+    """Build the simulated devices."""
+    federation, partition = assemble(config, dataset)
+    return Clients(federation.scene, federation.method, dataset, partition, memories)
+
+
+@dataclass(frozen=True)
+class ClientsFactory:
+    """Builds the devices anew in a worker process; data that is not in the cache, for all to map, travels along."""
+
+    config: RunConfig
+    arrays: Arrays | None
+    memories: Path
+
+    @classmethod
+    def of(cls, config: RunConfig, dataset: Dataset, memories: Path) -> ClientsFactory:
+        """Prepare the devices of a federation for a journey to another process."""
+        if datasets.mapped(config.data):
+            return cls(config, None, memories)
+        return cls(config, {name: getattr(dataset, name).numpy() for name in ARRAYS}, memories)
+
+    def __call__(self) -> Clients:
+        """Load the data and build the devices."""
+        if self.arrays is None:
+            dataset = as_used(self.config, datasets.load(self.config.data, verify=False))
+        else:
+            dataset = datasets.from_arrays(**self.arrays, name=self.config.data)
+        return make_clients(self.config, dataset, self.memories)
+
+
+def _architecture(config: RunConfig, dataset: Dataset) -> Architecture:
+    if config.layers:
+        architecture = Architecture(config.layers, dataset.image_shape)
+    else:
+        architecture = build(config.model, dataset.image_shape, dataset.classes, config.width)
+    if architecture.classes != dataset.classes:
+        found = f"{architecture.classes} logits for the {dataset.classes} classes of {config.data}"
+        raise ConfigError(f"model: {found}; accepted: one logit a class")
+    return architecture

@@ -1,0 +1,219 @@
+"""The configuration of a run: typed, validated, every unknown key an error."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+
+from prowd._version import __version__
+from prowd.bits import parse_mix
+from prowd.errors import ConfigError
+from prowd.float32 import FloatSettings
+from prowd.lowbit.model import LowBitSettings
+from prowd.methods import METHODS, Method
+from prowd.models import MODELS, Layer
+from prowd.scene import Operation, Rescale, Uplink
+
+__all__ = ["RunConfig", "load_config", "make_method", "override", "presets"]
+
+_BRANCHES = ("constrained-int", "literal['all']", "literal['native']")  # pydantic's names for the parts of a union
+
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_ .+-]{0,99}$"  # it becomes part of a folder's name
+
+All = Literal["all"]
+Count = Annotated[int, Field(ge=1, strict=True)]
+
+
+def _split(value: object) -> object:
+    """Accept operations as people write them: "crop, flip" or "none"."""
+    if isinstance(value, str):
+        return [] if value.strip() == "none" else [part.strip() for part in value.split(",")]
+    return value
+
+
+class RunConfig(BaseModel):
+    """Everything that decides the outcome of a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    name: str = Field("custom", pattern=NAME)
+    version: str = __version__
+    seed: int = Field(0, ge=0, lt=2**63, strict=True)
+    # the federation
+    method: str = "fedavg"
+    options: dict[str, Any] = Field(default_factory=dict, description="the method's own settings")
+    clients: str = Field("int8:5, float32:5", description="WIDTH:COUNT, ...")
+    cohort: All | Count = Field("all", description="clients a round")
+    rounds: int = Field(20, ge=1, le=10**6, strict=True)
+    uplink: Uplink = "ternary"
+    rescale: Rescale = "none"
+    # the data
+    data: str = Field("digits", description="digits, cifar10 or the path of an .npz file")
+    data_sha256: str = Field("", description="content of arrays or a file, to be the same on resume")
+    partition: Literal["iid", "dirichlet"] = "iid"
+    alpha: float = Field(0.5, gt=0, le=1e6, description="concentration of the dirichlet partition")
+    per_client: All | Count = Field("all", description="examples each client holds")
+    buffer: int = Field(50, ge=0, strict=True, description="training examples set aside for the server")
+    test_examples: All | Count = Field("all", description="test examples used")
+    # the network
+    model: str = Field("digits", description="digits, vgg7, or custom (given by layers)")
+    width: float = Field(1.0, gt=0, le=16, description="multiplies every inner size of the model")
+    input_size: Literal["native"] | Count = Field("native", description="pixels a side to which images are shrunk")
+    layers: tuple[Annotated[Layer, Field(discriminator="kind")], ...] = ()
+    # the local training
+    steps: Count = 200
+    batch: Count = 64
+    augment: Annotated[tuple[Operation, ...], BeforeValidator(_split)] = ()
+    lowbit: LowBitSettings = Field(default_factory=LowBitSettings)
+    float32: FloatSettings = Field(default_factory=FloatSettings)
+    # how it is run
+    evaluate_every: Count = 1
+    device: str = "cpu"
+
+    @field_validator("clients")
+    @classmethod
+    def _mix(cls, value: str) -> str:
+        parse_mix(value)
+        return value
+
+    @field_validator("device")
+    @classmethod
+    def _device(cls, value: str) -> str:
+        try:
+            kind = torch.device(value).type
+        except RuntimeError as error:
+            raise ConfigError(f"device: {value!r} is not a torch device; accepted: cpu, cuda, cuda:0") from error
+        available = {"cpu": True, "cuda": torch.cuda.is_available()}  # others lack float64, which exactness needs
+        if not available.get(kind, False):
+            usable = ", ".join(name for name, there in available.items() if there)
+            raise ConfigError(f"device: {value!r} is not available on this machine; accepted: {usable}")
+        return value
+
+    @field_validator("model")
+    @classmethod
+    def _model(cls, value: str) -> str:
+        accepted = [*MODELS, "custom"]
+        if value not in accepted:
+            raise ConfigError(f"model: {value!r} is unknown; accepted: {', '.join(accepted)}{_near(value, accepted)}")
+        return value
+
+    def toml(self) -> str:
+        """The whole configuration as TOML, every default written out."""
+        return tomli_w.dumps(self.model_dump(mode="json"))
+
+
+def presets() -> dict[str, str]:
+    """Names of the built-in configurations and what their first comment line says of them."""
+    folder = resources.files("prowd") / "presets"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
+    return {file.name.removesuffix(".toml"): file.read_text("utf-8").partition("\n")[0].lstrip("# ") for file in files}
+
+
+def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -> RunConfig:
+    """Read a preset or a TOML file, change single settings (dotted names reach into tables), and validate."""
+    if str(source) in presets():
+        text = (resources.files("prowd") / "presets" / f"{source}.toml").read_text("utf-8")
+    elif Path(source).suffix == ".toml" or Path(source).is_file():
+        try:
+            text = Path(source).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"configuration file {source} cannot be read: {error}") from error
+    else:
+        names = list(presets())
+        accepted = f"{', '.join(names)}, or a .toml file{_near(str(source), names)}"
+        raise ConfigError(f"preset: {str(source)!r} is unknown; accepted: {accepted}")
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source} is not valid TOML: {error}") from error
+    values.setdefault("name", re.sub(r"[^A-Za-z0-9_ .+-]", "_", Path(source).stem)[:100])
+    return validate(override(values, settings or {}))
+
+
+def override(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with single settings replaced."""
+    merged = dict(values)
+    for key, value in settings.items():
+        head, _, rest = key.partition(".")
+        if rest and not isinstance(merged.get(head, {}), dict):
+            raise ConfigError(f"{key}: {head} is not a table; accepted: {head}=VALUE")
+        if rest:
+            merged[head] = override(merged.get(head, {}), {rest: value})
+        elif isinstance(value, Mapping) and isinstance(merged.get(head), Mapping):
+            merged[head] = override(merged[head], value)
+        else:
+            merged[head] = value
+    return merged
+
+
+def validate(values: Mapping[str, Any]) -> RunConfig:
+    """Turn plain values into a configuration, or say which field is wrong."""
+    try:
+        config = RunConfig.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(_explain(error)) from None
+    make_method(config)
+    clients = len(parse_mix(config.clients))
+    if config.cohort != "all" and config.cohort > clients:
+        raise ConfigError(f"cohort: {config.cohort} of {config.clients!r} a round; accepted: 1 to {clients}, or all")
+    if (config.model == "custom") != bool(config.layers):
+        found = f"{len(config.layers)} layers for model {config.model!r}"
+        raise ConfigError(f"layers: {found}; accepted: some for model 'custom', none for a named one")
+    return config
+
+
+def make_method(config: RunConfig) -> Method:
+    """Build the method with its options."""
+    if config.method not in METHODS:
+        near = _near(config.method, list(METHODS))
+        raise ConfigError(f"method: {config.method!r} is unknown; accepted: {', '.join(METHODS)}{near}")
+    chosen = METHODS[config.method]
+    fields = [field.name for field in dataclasses.fields(chosen)]
+    unknown = [key for key in config.options if key not in fields]
+    if unknown:
+        raise ConfigError(
+            f"options.{unknown[0]}: {config.method} has no such option; accepted: {', '.join(fields) or 'none'}"
+        )
+    try:
+        method: Method = TypeAdapter(chosen).validate_python(config.options)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, "options.")) from None
+    return method
+
+
+def _explain(error: ValidationError, prefix: str = "") -> str:
+    """One line for each field that is wrong: its name, its value, what is accepted."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for detail in error.errors():
+        place = [str(part) for part in detail["loc"] if part not in _BRANCHES]
+        name = prefix + ".".join(place)
+        if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            known = _fields_beside(place)
+            lines[name, "as a key"] = [f"{', '.join(known)}{_near(place[-1], known)}"]
+        else:
+            message = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            lines.setdefault((name, repr(detail["input"])), []).append(message)
+    return "\n".join(f"{name}: {value} is wrong; accepted: {' or '.join(ok)}" for (name, value), ok in lines.items())
+
+
+def _fields_beside(place: list[str]) -> list[str]:
+    """Names of the fields that the last key of a path could have been."""
+    table = RunConfig.model_fields[place[0]].annotation if len(place) > 1 else None
+    if isinstance(table, type) and dataclasses.is_dataclass(table):
+        return [field.name for field in dataclasses.fields(table)]
+    return list(RunConfig.model_fields)
+
+
+def _near(value: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(value, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,208 @@
+"""One run from beginning to end: its directory, its workers, its results. ``prowd.run`` and the command line use it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from prowd import engine
+from prowd._version import __version__
+from prowd.assembly import (
+    ARRAYS,
+    Arrays,
+    ClientsFactory,
+    as_used,
+    assemble,
+    check_same_data,
+    load_data,
+    make_clients,
+)
+from prowd.config import RunConfig, load_config, override, validate
+from prowd.data import Dataset, Progress
+from prowd.engine import Federation
+from prowd.errors import ConfigError, DataError
+from prowd.methods import ServerState
+from prowd.models import describe
+from prowd.pool import ProcessPool
+from prowd.rounds import RoundReport
+from prowd.rundir import RunDir, check_free, weights_hash
+from prowd.summary import summarise
+from prowd.transport import InProcess, Transport
+
+__all__ = ["RunResult", "Session", "Watcher", "default_workers"]
+
+log = logging.getLogger(__name__)
+
+
+class Watcher(engine.Observer):
+    """An observer that is also told when a run begins. This one says nothing."""
+
+    def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
+        """The first round, or the first after a resume, is about to begin."""
+
+    def replied(self, round_: int, done: int, asked: int) -> None:
+        """A client's reply came in."""
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        """A round is over."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a finished run leaves: its directory, its rounds as in rounds.jsonl, its summary, the global weights."""
+
+    path: Path
+    rounds: list[dict[str, Any]]
+    summary: dict[str, Any]
+    weights: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Session:
+    """A run that is ready to start or to go on."""
+
+    config: RunConfig
+    federation: Federation
+    dataset: Dataset
+    rundir: RunDir
+    state: ServerState
+
+    @classmethod
+    def start(
+        cls,
+        source: str | Path,
+        settings: Mapping[str, Any],
+        *,
+        out: Path | None = None,
+        data: object = None,
+        model: nn.Sequential | None = None,
+        progress: Progress | None = None,
+    ) -> Session:
+        """Prepare a new run: everything that can be wrong is found before the directory is made."""
+        if out is not None:
+            check_free(out)
+        arrays = _arrays(data)
+        config = _anywhere(load_config(source, {**settings, **({"data": "arrays"} if arrays else {})}))
+        raw = load_data(config, arrays, progress)
+        dataset = as_used(config, raw)
+        if model is not None:
+            layers = describe(model, dataset.image_shape).layers
+            config = validate(override(config.model_dump(), {"model": "custom", "layers": layers}))
+        config = check_same_data(config.model_copy(update={"version": __version__}), raw)
+        federation, _ = assemble(config, dataset)
+        rundir = RunDir.create(out or _fresh_path(config), config.toml())
+        return cls(config, federation, dataset, rundir, federation.method.init(federation.scene))
+
+    @classmethod
+    def resume(
+        cls, path: Path, settings: Mapping[str, Any], *, data: object = None, progress: Progress | None = None
+    ) -> Session:
+        """Take up a run where its last whole checkpoint is; only the number of rounds may be changed."""
+        other = sorted(set(settings) - {"rounds"})
+        if other:
+            raise ConfigError(f"{other[0]}: cannot be changed on resume; accepted: rounds, to make a run longer")
+        rundir = RunDir.open(path)
+        try:
+            config = load_config(path / "config.toml")
+            if config.version != __version__:
+                log.warning("%s was begun by prowd %s and goes on with %s", path, config.version, __version__)
+            raw = load_data(config, _arrays(data), progress)
+            config = check_same_data(validate(override(config.model_dump(), settings)), raw)
+            dataset = as_used(config, raw)
+            federation, _ = assemble(config, dataset)
+            state = rundir.restore() or federation.method.init(federation.scene)
+            if config.rounds < state.round:
+                raise ConfigError(
+                    f"rounds: {config.rounds}, but {state.round} are done; accepted: {state.round} or more"
+                )
+            rundir.write_config(config.toml())
+        except BaseException:
+            rundir.release()
+            raise
+        return cls(config, federation, dataset, rundir, state)
+
+    def run(self, workers: int | None = None, watcher: Watcher | None = None) -> RunResult:
+        """Run the rounds that are left; each is on the disk before the next begins."""
+        watcher = watcher or Watcher()
+        began = time.perf_counter()
+        transport: Transport | None = None
+        try:
+            transport = self._transport(default_workers(self.federation) if workers is None else workers)
+            watcher.began(self.config, self.federation, self.rundir.path, self.state.round)
+            state = engine.run(self.federation, self.state, transport, _Recorder(self.rundir, watcher))
+            lines = self.rundir.lines()
+            summary = summarise(self.config, self.federation.scene, lines, weights_hash(state.model))
+            summary["session_seconds"] = round(time.perf_counter() - began, 3)
+            self.rundir.write_summary(summary)
+            return RunResult(self.rundir.path, lines, summary, state.model)
+        finally:
+            if transport is not None:
+                transport.close()
+            self.rundir.release()
+
+    def _transport(self, workers: int) -> Transport:
+        if workers == 1:
+            return InProcess(make_clients(self.config, self.dataset, self.rundir.memories))
+        return ProcessPool(workers, ClientsFactory.of(self.config, self.dataset, self.rundir.memories))
+
+
+@dataclass(frozen=True)
+class _Recorder:
+    """Writes every round down, then passes it on."""
+
+    rundir: RunDir
+    watcher: Watcher
+
+    def replied(self, round_: int, done: int, asked: int) -> None:
+        self.watcher.replied(round_, done, asked)
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        self.rundir.append(report.line())
+        self.rundir.checkpoint(state)
+        self.watcher.finished(report, state)
+
+
+def default_workers(federation: Federation) -> int:
+    """One worker for each core, no more than there are clients; one on an accelerator, which they would share."""
+    if federation.scene.device.type != "cpu":
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, federation.cohort))
+
+
+def _arrays(data: object) -> Arrays | None:
+    """Arrays given through the Python API, as numpy."""
+    if data is None:
+        return None
+    if not isinstance(data, Mapping) or sorted(data) != sorted(ARRAYS):
+        found = sorted(data) if isinstance(data, Mapping) else type(data).__name__
+        raise DataError(f"data: {found}; accepted: a dict of the arrays {', '.join(ARRAYS)}")
+    return {
+        name: array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)
+        for name, array in data.items()
+    }
+
+
+def _anywhere(config: RunConfig) -> RunConfig:
+    """Name a data file by its full path, so that a run can be resumed from another folder."""
+    if not config.data.lower().endswith(".npz"):
+        return config
+    return config.model_copy(update={"data": str(Path(config.data).expanduser().resolve())})
+
+
+def _fresh_path(config: RunConfig) -> Path:
+    stem = f"{config.name}-{config.method}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
+    path, number = Path("runs") / stem, 1
+    while path.exists():
+        number += 1
+        path = Path("runs") / f"{stem}-{number}"
+    return path

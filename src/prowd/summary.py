@@ -1,0 +1,51 @@
+"""What a run came to: the last measured accuracies, the bytes that crossed, and the hash of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from prowd.config import RunConfig
+from prowd.scene import Scene
+
+__all__ = ["mean_over_clients", "summarise"]
+
+
+def summarise(config: RunConfig, scene: Scene, lines: Sequence[dict[str, Any]], weights_sha256: str) -> dict[str, Any]:
+    """Sum up the lines of rounds.jsonl."""
+    measured = [line for line in lines if line["accuracy"]["trained"]]
+    last = measured[-1] if measured else lines[-1]
+    received, trained = last["accuracy"]["received"], last["accuracy"]["trained"]
+    return {
+        "name": config.name,
+        "version": config.version,
+        "method": config.method,
+        "seed": config.seed,
+        "clients": config.clients,
+        "rounds": len(lines),
+        "accuracy": {"received": received, "trained": trained},
+        "average_accuracy": {
+            "received": mean_over_clients(scene, received),
+            "trained": mean_over_clients(scene, trained),
+        },
+        "bytes": {way: _totals(line["bytes"][way] for line in lines) for way in ("up", "down")},
+        "clients_lost": sum(len(line["clients"]["lost"]) for line in lines),
+        "clients_refused": sum(len(line["clients"]["refused"]) for line in lines),
+        "weights_sha256": weights_sha256,
+        "seconds": round(sum(line["seconds"] for line in lines), 3),
+    }
+
+
+def mean_over_clients(scene: Scene, accuracy: dict[str, float]) -> float | None:
+    """Mean accuracy of all clients whose width was measured, each counted once."""
+    counts = [(sum(str(client.width) == width for client in scene.clients), value) for width, value in accuracy.items()]
+    total = sum(count for count, _ in counts)
+    return sum(count * value for count, value in counts) / total if total else None
+
+
+def _totals(rounds: Any) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for sizes in rounds:
+        for width, size in sizes.items():
+            totals[width] = totals.get(width, 0) + size
+    return totals

@@ -1,0 +1,165 @@
+"""Small runs for the tests: a tiny data set, settings that take moments, and the command line as a process."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+from numpy.typing import NDArray
+
+import prowd
+
+PROWD = Path(sys.executable).with_name("prowd")
+TIMEOUT = 120.0  # seconds; nothing here takes as long, unless it hangs
+
+TINY: dict[str, Any] = {
+    "clients": "int8:2, float32:2",
+    "rounds": 3,
+    "steps": 2,
+    "batch": 8,
+    "width": 0.25,
+    "buffer": 6,
+}
+"""Settings that make a round of the data below a matter of milliseconds."""
+
+ROUND_KEYS = {
+    "": {"round", "accuracy", "loss", "bytes", "clients", "seconds"},
+    "accuracy": {"received", "trained"},
+    "bytes": {"up", "down"},
+    "clients": {"asked", "lost", "refused"},
+}
+"""What a line of rounds.jsonl holds, and its inner tables."""
+
+
+def arrays(seed: int = 0) -> dict[str, NDArray[Any]]:
+    """Three classes of noisy 8×8 images, told apart by the row that is bright."""
+    random = np.random.default_rng(seed)
+
+    def images(labels: NDArray[np.int64]) -> NDArray[np.uint8]:
+        made = random.integers(0, 120, (len(labels), 1, 8, 8), dtype=np.uint8)
+        made[np.arange(len(labels)), 0, 2 * labels + 1] += 120
+        return made
+
+    y_train, y_test = np.arange(90) % 3, np.arange(18) % 3
+    return {"x_train": images(y_train), "y_train": y_train, "x_test": images(y_test), "y_test": y_test}
+
+
+def data_file(folder: Path) -> Path:
+    """The tiny data set as a file; its name is the same every time, for runs in different places to be comparable."""
+    path = folder / "tiny.npz"
+    if not path.exists():
+        np.savez(path, allow_pickle=False, **arrays())
+    return path
+
+
+def config_file(folder: Path, **settings: Any) -> Path:
+    """A configuration of a tiny run on the tiny data set, the data beside it."""
+    path = folder / "tiny.toml"
+    path.write_text(tomli_w.dumps({**TINY, "data": str(data_file(folder)), **settings}), "utf-8")
+    return path
+
+
+def run_tiny(out: Path, *, workers: int = 1, **settings: Any) -> prowd.session.RunResult:
+    """Make a tiny run through the Python interface, the configuration and the data beside its directory."""
+    return prowd.run(config_file(out.parent, **settings), out=out, workers=workers)
+
+
+def rounds(path: Path) -> list[dict[str, Any]]:
+    """The lines of rounds.jsonl without what may differ from run to run, the seconds."""
+    lines = [json.loads(line) for line in (path / "rounds.jsonl").read_text("utf-8").splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def summary(path: Path) -> dict[str, Any]:
+    """What summary.json says."""
+    found: dict[str, Any] = json.loads((path / "summary.json").read_text("utf-8"))
+    return found
+
+
+def outcome(path: Path) -> dict[str, Any]:
+    """Everything a run may be judged by: its rounds, its final weights, the newest memory of every client."""
+    newest = {file.parent.name: file for file in sorted((path / "clients").glob("*/round-*.bin"))}
+    memories = {name: (file.stem, hashlib.sha256(file.read_bytes()).hexdigest()) for name, file in newest.items()}
+    return {"rounds": rounds(path), "weights": summary(path)["weights_sha256"], "memories": memories}
+
+
+@functools.cache
+def expected(**settings: Any) -> dict[str, Any]:
+    """The outcome of the same run made in one process without interruption."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_tiny(Path(folder) / "run", **settings)
+        return outcome(Path(folder) / "run")
+
+
+def sets(**settings: Any) -> list[str]:
+    """Settings as arguments of the command line."""
+    return [argument for key, value in settings.items() for argument in ("-s", f"{key}={value}")]
+
+
+def environment() -> dict[str, str]:
+    """One thread a process, plain output, wide enough that nothing is wrapped."""
+    kept = {key: value for key, value in os.environ.items() if key not in {"FORCE_COLOR", "CLICOLOR_FORCE"}}
+    return {**kept, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "NO_COLOR": "1"}
+
+
+def call(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Call the command-line program and wait for it."""
+    command = [str(part) for part in (PROWD, *arguments)]
+    return subprocess.run(
+        command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
+
+
+def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
+    """Start the command-line program as a shell does: in a process group of its own."""
+    return subprocess.Popen(
+        [str(part) for part in (PROWD, *arguments)],
+        cwd=cwd,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Wait for the end of a program *and of its workers*: they hold the same pipes, which close with the last."""
+    try:
+        return process.communicate(timeout=TIMEOUT)
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, 9)
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    """Look every few milliseconds until something holds."""
+    end = time.monotonic() + TIMEOUT
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError(what)
+        time.sleep(0.005)
+
+
+def wait_for_rounds(path: Path, count: int, process: subprocess.Popen[str]) -> None:
+    """Wait until a run has reported so many rounds."""
+    file = path / "rounds.jsonl"
+
+    def reached() -> bool:
+        if process.poll() is not None:
+            raise AssertionError(f"ended early with exit code {process.returncode}: {process.communicate()}")
+        return file.exists() and file.read_bytes().count(b"\n") >= count
+
+    wait_until(reached, f"{count} rounds in {file}")

@@ -1,0 +1,41 @@
+"""The documentation says what the code has."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from prowd.config import RunConfig, presets
+from prowd.float32 import FloatSettings
+from prowd.lowbit.model import LowBitSettings
+from prowd.methods import METHODS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    rows = re.findall(r"^\| `([a-z0-9_.]+)` \| (.+?) \|", (ROOT / "docs/configuration.md").read_text("utf-8"), re.M)
+    documented = {name: default.strip("`").strip('"') for name, default in rows}
+    defaults = {name: field.default for name, field in RunConfig.model_fields.items()}
+    for table, settings in (("lowbit", LowBitSettings), ("float32", FloatSettings)):
+        del defaults[table]
+        defaults |= {f"{table}.{field.name}": field.default for field in dataclasses.fields(settings)}
+    assert set(documented) == set(defaults)
+    filled_in = {"name", "version", "data_sha256", "options"}
+    for name in set(defaults) - filled_in:
+        default = defaults[name]
+        assert documented[name] == (str(list(default)) if isinstance(default, tuple) else str(default)), name
+
+
+@pytest.mark.parametrize("name", presets())
+def test_readme_names_every_preset(name: str) -> None:
+    assert f"`{name}`" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_every_method_says_what_it_does() -> None:
+    for name, method in METHODS.items():
+        assert method.name == name
+        assert method.summary
