@@ -12,7 +12,7 @@ import prowd
 
 ORDER = """
     _version errors bits seeds quantize files fields packing wire models lowbit float32 data scene training memory
-    methods client transport pool admission rounds engine rundir config assembly summary session
+    dequantizer selection methods client transport pool admission rounds engine rundir config assembly summary session
     console cli api
 """
 ROOMS = ORDER.split()

@@ -1,0 +1,22 @@
+"""φ, the progressive weight dequantizer: weight modules, the network, and its fit (Section 4.2, Algorithm 2)."""
+
+from prowd.dequantizer.fitting import Losses, fit, losses
+from prowd.dequantizer.modules import assemble, cut, eligible
+from prowd.dequantizer.network import Dequantizer, dequantize
+from prowd.dequantizer.settings import DequantizerSettings, Ladder
+from prowd.dequantizer.source import Net, Source
+
+__all__ = [
+    "Dequantizer",
+    "DequantizerSettings",
+    "Ladder",
+    "Losses",
+    "Net",
+    "Source",
+    "assemble",
+    "cut",
+    "dequantize",
+    "eligible",
+    "fit",
+    "losses",
+]

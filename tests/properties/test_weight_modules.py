@@ -1,0 +1,96 @@
+"""Weight modules against loops: nothing is lost and no kernel is split."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from prowd.dequantizer import assemble, cut, eligible
+from prowd.errors import ConfigError
+from prowd.models import Architecture, Conv, Flatten, Linear, build
+
+sizes = st.sampled_from([4, 9, 16, 64])
+blocks = st.integers(1, 3)
+
+
+def numbered(outputs: int, inputs: int) -> Tensor:
+    """A weight whose entries are all different."""
+    return torch.arange(outputs * inputs * 9, dtype=torch.float32).reshape(outputs, inputs, 3, 3)
+
+
+def slow_cut(weight: Tensor, size: int) -> Tensor:
+    """Kernel by kernel, as Appendix C draws it."""
+    k, modules = math.isqrt(size), []
+    for first_output in range(0, weight.shape[0], size):
+        for first_input in range(0, weight.shape[1], size):
+            module = torch.zeros(size, 3 * k, 3 * k)
+            for channel in range(size):
+                for kernel in range(size):
+                    y, x = 3 * (kernel // k), 3 * (kernel % k)
+                    module[channel, y : y + 3, x : x + 3] = weight[first_output + channel, first_input + kernel]
+            modules.append(module)
+    return torch.stack(modules)
+
+
+@settings(deadline=None, max_examples=30)
+@given(sizes, blocks, blocks)
+def test_assemble_undoes_cut(size: int, rows: int, columns: int) -> None:
+    weight = numbered(rows * size, columns * size)
+    modules = cut(weight, size)
+    side = 3 * math.isqrt(size)
+    assert modules.shape == (rows * columns, size, side, side)
+    assert torch.equal(assemble(modules, tuple(weight.shape)), weight)
+    assert torch.equal(cut(assemble(modules, tuple(weight.shape)), size), modules)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.sampled_from([4, 9, 16]), blocks, blocks)
+def test_cut_against_the_loop(size: int, rows: int, columns: int) -> None:
+    weight = numbered(rows * size, columns * size)
+    assert torch.equal(cut(weight, size), slow_cut(weight, size))
+
+
+@settings(deadline=None, max_examples=15)
+@given(sizes, blocks, blocks)
+def test_every_tile_is_one_kernel(size: int, rows: int, columns: int) -> None:
+    weight = numbered(rows * size, columns * size)
+    tiles = cut(weight, size).unfold(2, 3, 3).unfold(3, 3, 3).reshape(-1, 9)
+    assert {tuple(tile) for tile in tiles.tolist()} == {tuple(kernel) for kernel in weight.reshape(-1, 9).tolist()}
+
+
+def test_sizes_of_the_paper() -> None:
+    assert cut(numbered(256, 128), 64).shape == (8, 64, 24, 24)
+    assert cut(numbered(16, 16), 16).shape == (1, 16, 12, 12)
+
+
+@pytest.mark.parametrize("shape", [(16, 8, 3, 3), (8, 16, 3, 3), (16, 16, 1, 1), (16, 16)])
+def test_shapes_without_modules(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="16-channel modules"):
+        cut(torch.zeros(shape), 16)
+
+
+@pytest.mark.parametrize("size", [-4, 0, 1, 2, 8, 63])
+def test_sizes_that_are_no_grid(size: int) -> None:
+    with pytest.raises(ConfigError, match=r"dequantizer\.module"):
+        eligible(build("digits", (1, 8, 8), 10), size)
+
+
+def test_which_layers_have_modules() -> None:
+    assert eligible(build("vgg7", (3, 32, 32), 10), 64) == tuple(f"conv{n}.weight" for n in range(2, 7))
+    assert eligible(build("digits", (1, 8, 8), 10), 16) == ("conv2.weight", "conv3.weight")
+    assert eligible(build("digits", (1, 8, 8), 10), 64) == ()
+    layers = (
+        Conv("first", 16, 16),
+        Conv("one", 16, 16, kernel=(1, 1), padding=(0, 0)),
+        Conv("odd", 16, 24),
+        Conv("back", 24, 16),
+        Conv("good", 16, 32, stride=(2, 2)),
+        Flatten(),
+        Linear("fc", 32 * 16, 2, relu=False),
+    )
+    assert eligible(Architecture(layers, (16, 8, 8)), 16) == ("good.weight",)
