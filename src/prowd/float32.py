@@ -15,6 +15,7 @@ from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
 from prowd.bits import FLOAT32
+from prowd.lowbit.model import Correction
 from prowd.models.architecture import Architecture, Conv, Flatten, MaxPool, gain_name, weight_name
 from prowd.quantize import QTensor, Weights
 
@@ -37,6 +38,10 @@ class FloatSettings:
     gains: Literal["average", "local"] = "average"
     """Whether the gains are averaged among Float32 clients or stay on each device."""
 
+    def rates(self, architecture: Architecture) -> list[float]:
+        """The learning rate of v in each layer."""
+        return [self.lr * alpha**self.update_exponent for alpha in architecture.alphas]
+
 
 def initial_gains(architecture: Architecture, vectors: dict[str, Tensor]) -> dict[str, Tensor]:
     """g = ‖v‖/α: the float network starts as the scaled twin of the quantized one."""
@@ -50,7 +55,12 @@ class FloatModel:
     """Weight-normalized network, trained by momentum SGD (by hand: importing torch.optim takes two seconds)."""
 
     def __init__(
-        self, architecture: Architecture, weights: Weights, settings: FloatSettings, device: torch.device
+        self,
+        architecture: Architecture,
+        weights: Weights,
+        settings: FloatSettings,
+        device: torch.device,
+        factor: float = 1.0,
     ) -> None:
         self.architecture, self.settings = architecture, settings
         self.names = [weight_name(layer) for layer in architecture.weight_layers]
@@ -60,20 +70,26 @@ class FloatModel:
         gains = [weights[name].value() if name in weights else fresh[name] for name in self.gain_names]
         tensors = [tensor.clone().to(device).requires_grad_() for tensor in (*vectors.values(), *gains)]
         self.vectors, self.gains = tensors[: len(gains)], tensors[len(gains) :]
-        self.rates = [settings.lr * alpha**settings.update_exponent for alpha in architecture.alphas]
-        self.rates += [settings.gain_lr] * len(gains)
+        self.rates = [rate * factor for rate in settings.rates(architecture)]
+        self.rates += [settings.gain_lr * factor] * len(gains)
         self.velocity = [torch.zeros_like(tensor) for tensor in tensors]
 
-    def step(self, images: Tensor, labels: Tensor) -> Tensor:
-        """One step of SGD on a batch of images in [−1, 1]; returns the loss."""
+    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> Tensor:
+        """One step of SGD on a batch of images in [−1, 1]; returns the loss.
+
+        What a correction gives for the weights v is added to their gradients after these are clipped.
+        """
         loss = F.cross_entropy(self._forward(images), labels)
         parameters = [*self.vectors, *self.gains]
         grads = torch.autograd.grad(loss, parameters)
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in grads]))
         factor = (self.settings.clip / (norm + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_ does it
         with torch.no_grad():
-            for parameter, velocity, grad, rate in zip(parameters, self.velocity, grads, self.rates, strict=True):
-                velocity.mul_(self.settings.momentum).add_(grad * factor)
+            clipped = [grad * factor for grad in grads]
+            for grad, addition in zip(clipped, correction(self.vectors) if correction else (), strict=False):
+                grad.add_(addition)
+            for parameter, velocity, grad, rate in zip(parameters, self.velocity, clipped, self.rates, strict=True):
+                velocity.mul_(self.settings.momentum).add_(grad)
                 parameter.sub_(velocity, alpha=rate)
         return loss.detach()
 

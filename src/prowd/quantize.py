@@ -125,17 +125,19 @@ class Rate:
         return math.ldexp(self.mantissa, self.exponent)
 
 
-def stochastic_steps(gradient: Tensor, rate: Rate, random: torch.Generator) -> Tensor:
+def stochastic_steps(gradient: Tensor, rate: Rate, random: torch.Generator, addition: Tensor | None = None) -> Tensor:
     """Signed code steps of Q_stoch_s(η·g / Shift(max|g|)): sign·(floor|x| + Bernoulli(frac|x|)).
 
     ``gradient`` holds exact integers below 2^45, so that the product with the rate is exact in float64 (a rate that is
     a power of two only shifts, which is exact in any float). A step rounds up when frac|x| exceeds a uniform multiple
-    of 2^−24; an integer x is never rounded.
+    of 2^−24; an integer x is never rounded. An ``addition`` joins the gradient after its normalisation by Shift.
     """
     largest = float(gradient.abs().max()) if gradient.numel() else 0.0
     factor = math.ldexp(rate.mantissa, rate.exponent - shift_exponent(largest))
     shifts_only = rate.mantissa == 1 and gradient.is_floating_point()
     steps = (gradient if shifts_only else gradient.to(torch.float64)) * factor
+    if addition is not None:
+        steps = steps.double() + rate.value * addition.double()
     uniform = torch.rand(steps.shape, generator=random, dtype=torch.float32, device=steps.device)
     size = steps.abs()
     whole = size.floor()

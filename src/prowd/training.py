@@ -11,12 +11,12 @@ from torch import Tensor
 from prowd.bits import Bitwidth
 from prowd.data import augment, to_unit
 from prowd.float32 import FloatModel
-from prowd.lowbit.model import LowBitModel
+from prowd.lowbit.model import Correction, LowBitModel
 from prowd.quantize import QTensor, Weights
 from prowd.scene import Scene
 from prowd.seeds import generator
 
-__all__ = ["Examples", "Model", "accuracy", "batches", "build_model", "fit"]
+__all__ = ["Correction", "Examples", "Model", "accuracy", "batches", "build_model", "fit"]
 
 EVALUATION_BATCH = 500
 
@@ -24,8 +24,8 @@ EVALUATION_BATCH = 500
 class Model(Protocol):
     """A network of some width that can be trained step by step."""
 
-    def step(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Train on one batch of images in [−1, 1] and return the loss."""
+    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> Tensor:
+        """Train on one batch of images in [−1, 1], with what a method adds to the gradients; return the loss."""
 
     def logits(self, images: Tensor) -> Tensor:
         """Return the logits of a batch."""
@@ -45,15 +45,17 @@ class Examples:
         return len(self.labels)
 
 
-def build_model(scene: Scene, width: Bitwidth, weights: Weights, round_: int, client: int) -> Model:
-    """Build the scene's architecture at a width, ready for one client's round."""
+def build_model(scene: Scene, width: Bitwidth, weights: Weights, round_: int, client: int, rate: float = 1.0) -> Model:
+    """Build the scene's architecture at a width, ready for one client's round; ``rate`` scales the learning rates."""
     if width.is_float:
-        return FloatModel(scene.architecture, weights, scene.local.float32, scene.device)
+        return FloatModel(scene.architecture, weights, scene.local.float32, scene.device, rate)
     random = generator(scene.seed, "rounding", round_, client, device=scene.device)
-    return LowBitModel(scene.architecture, width, weights, scene.local.lowbit, random)
+    return LowBitModel(scene.architecture, width, weights, scene.local.lowbit, random, rate)
 
 
-def fit(model: Model, examples: Examples, scene: Scene, round_: int, client: int) -> float:
+def fit(
+    model: Model, examples: Examples, scene: Scene, round_: int, client: int, correction: Correction | None = None
+) -> float:
     """Train for the scene's local steps and return the mean loss."""
     local = scene.local
     images, labels = examples.images.to(scene.device), examples.labels.to(scene.device)
@@ -61,7 +63,7 @@ def fit(model: Model, examples: Examples, scene: Scene, round_: int, client: int
     total = torch.zeros((), device=scene.device)
     for rows in batches(len(labels), local.batch, local.steps, generator(scene.seed, "batches", round_, client)):
         chosen = rows.to(scene.device)
-        total += model.step(augment(to_unit(images[chosen]), local.augment, random), labels[chosen])
+        total += model.step(augment(to_unit(images[chosen]), local.augment, random), labels[chosen], correction)
     return float(total) / local.steps
 
 

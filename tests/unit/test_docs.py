@@ -39,3 +39,11 @@ def test_every_method_says_what_it_does() -> None:
     for name, method in METHODS.items():
         assert method.name == name
         assert method.summary
+
+
+def test_every_method_and_option_is_documented() -> None:
+    text = (ROOT / "docs/methods.md").read_text("utf-8")
+    for name, method in METHODS.items():
+        start = text.index(f"**`{name}`**")
+        paragraph = text[start : text.find("\n\n", start)]
+        assert all(f"`{field.name}`" in paragraph for field in dataclasses.fields(method)), name

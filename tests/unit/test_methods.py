@@ -20,7 +20,7 @@ from prowd.scene import ClientSpec, Rescale, Scene
 from prowd.training import accuracy, build_model, fit
 from prowd.wire import Task, Update
 
-from .scenes import INT2, INT8, INT16, codes, device, dot, floats, network, same, scene
+from .scenes import INT2, INT8, INT16, codes, device, dot, floats, same, scene
 
 HAND = replace(
     scene(INT8, FLOAT32, FLOAT32, architecture=dot()),
@@ -327,5 +327,5 @@ def test_local_clients_start_alike_and_go_their_own_way(tmp_path: Path) -> None:
 
 
 def test_methods_are_listed_by_their_names() -> None:
-    assert {name: method.name for name, method in METHODS.items()} == {"fedavg": "fedavg", "local": "local"}
-    assert network().classes == 3
+    assert all(method.name == name for name, method in METHODS.items())
+    assert list(METHODS)[:2] == ["local", "fedavg"]

@@ -17,7 +17,7 @@ from prowd.methods.common import initial_state, quantized_model
 from prowd.quantize import QTensor
 from prowd.scene import Scene
 from prowd.seeds import generator
-from prowd.training import EVALUATION_BATCH, Examples, accuracy, batches, build_model, fit
+from prowd.training import EVALUATION_BATCH, Correction, Examples, accuracy, batches, build_model, fit
 
 from .scenes import INT8, blobs, scene
 
@@ -60,7 +60,7 @@ class Stub:
     seen: list[Tensor] = field(default_factory=list)
     labels: list[list[int]] = field(default_factory=list)
 
-    def step(self, images: Tensor, labels: Tensor) -> Tensor:
+    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> Tensor:
         self.seen.append(images)
         self.labels.append(labels.tolist())
         return torch.tensor(float(len(self.seen)))

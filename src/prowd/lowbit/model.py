@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -17,7 +18,10 @@ from prowd.lowbit.loss import Loss, cross_entropy, squared_error
 from prowd.models.architecture import Architecture, weight_name
 from prowd.quantize import QTensor, Rate, Weights, encode, ternary
 
-__all__ = ["LowBitModel", "LowBitSettings"]
+__all__ = ["Correction", "LowBitModel", "LowBitSettings"]
+
+Correction = Callable[[Sequence[Tensor]], Sequence[Tensor]]
+"""What a method adds to the gradients of the weights, given their values."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,10 @@ class LowBitSettings:
         if math.frexp(self.logit_scale)[0] != 0.5:
             raise ConfigError(f"lowbit.logit_scale: {self.logit_scale} is wrong; accepted: a power of two, as in 8")
 
-    def rate_at(self, width: Bitwidth) -> Rate:
-        """η_s as an integer device holds it."""
-        factor = 2.0 ** (width.bits - 8) if self.rate_scaling == "width" else 1.0
-        return Rate.nearest(self.rate * factor)
+    def rate_at(self, width: Bitwidth, factor: float = 1.0) -> Rate:
+        """η_s, times a method's factor, as an integer device holds it."""
+        scale = 2.0 ** (width.bits - 8) if self.rate_scaling == "width" else 1.0
+        return Rate.nearest(self.rate * scale * factor)
 
 
 class LowBitModel:
@@ -54,22 +58,28 @@ class LowBitModel:
         weights: Weights,
         settings: LowBitSettings,
         random: torch.Generator,
+        factor: float = 1.0,
     ) -> None:
         self.architecture, self.width, self.settings, self.random = architecture, width, settings, random
         self.names = [weight_name(layer) for layer in architecture.weight_layers]
         self.codes = [weights[name].codes.to(random.device) for name in self.names]
-        self.rate = settings.rate_at(width)
+        self.rate = settings.rate_at(width, factor)
+        self.no_additions: Sequence[Tensor | None] = [None] * len(self.codes)
 
-    def step(self, images: Tensor, labels: Tensor) -> Tensor:
-        """One step of SGD on a batch of images in [−1, 1]; returns the loss."""
+    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> Tensor:
+        """One step of SGD on a batch of images in [−1, 1]; returns the loss.
+
+        What a correction gives for the weights q is added to their gradients after these are normalised by Shift.
+        """
+        additions = correction([codes / self.width.steps for codes in self.codes]) if correction else self.no_additions
         tape = simulated.forward(self.architecture, self.width, self._ternaries(), self._input(images))
         if self.settings.loss == "squared":
             loss, error = squared_error(tape.logits, labels, self.width)
         else:
             loss, error = cross_entropy(tape.logits, labels, self.width, self.settings.logit_scale)
         self.codes = [
-            update.step(codes, gradient, self.rate, self.width, self.random)
-            for codes, gradient in zip(self.codes, simulated.gradients(tape, error), strict=True)
+            update.step(codes, gradient, self.rate, self.width, self.random, addition)
+            for codes, gradient, addition in zip(self.codes, simulated.gradients(tape, error), additions, strict=True)
         ]
         return loss
 

@@ -2,8 +2,27 @@
 
 from prowd.methods.base import Device, Method, ServerState, Slot
 from prowd.methods.fedavg import FedAvg
+from prowd.methods.fedcomgate import FedComGate
+from prowd.methods.fedpaq import FedCom, FedPaq
+from prowd.methods.fedprox import FedProx
+from prowd.methods.grouped import FedGroupedAvg, FedGroupedAvgAsymmetric
 from prowd.methods.local import Local
 
-__all__ = ["METHODS", "Device", "FedAvg", "Local", "Method", "ServerState", "Slot"]
+__all__ = [
+    "METHODS",
+    "Device",
+    "FedAvg",
+    "FedCom",
+    "FedComGate",
+    "FedGroupedAvg",
+    "FedGroupedAvgAsymmetric",
+    "FedPaq",
+    "FedProx",
+    "Local",
+    "Method",
+    "ServerState",
+    "Slot",
+]
 
-METHODS: dict[str, type[FedAvg] | type[Local]] = {"fedavg": FedAvg, "local": Local}
+_ALL = (Local, FedAvg, FedProx, FedPaq, FedCom, FedComGate, FedGroupedAvg, FedGroupedAvgAsymmetric)
+METHODS: dict[str, type[Method]] = {method.name: method for method in _ALL}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
@@ -47,8 +47,9 @@ class Slot:
 
 
 class Method(Protocol):
-    """Both halves of a method; its fields are its hyperparameters."""
+    """Both halves of a method, a frozen dataclass; its fields are its hyperparameters."""
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     name: ClassVar[str]
     summary: ClassVar[str]
 

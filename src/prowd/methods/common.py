@@ -16,7 +16,7 @@ from prowd.models.architecture import gain_name, init_limit, weight_name
 from prowd.quantize import QTensor, Weights, quantize, ternarize
 from prowd.scene import ClientSpec, Scene
 from prowd.seeds import generator
-from prowd.training import Model, accuracy, build_model, fit
+from prowd.training import Correction, Model, accuracy, build_model, fit
 from prowd.wire import Task, Update
 
 __all__ = [
@@ -29,6 +29,8 @@ __all__ = [
     "model_slots",
     "quantized_model",
     "reply",
+    "rescaled",
+    "shares",
     "uplink",
     "uplink_slots",
 ]
@@ -77,6 +79,11 @@ def average(tensors: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
     return (total / sum(shares)).float()
 
 
+def shares(updates: Sequence[Update]) -> list[float]:
+    """How much each update counts: by its number of examples."""
+    return [float(update.num_examples) for update in updates]
+
+
 def global_model(
     scene: Scene, model: Mapping[str, Tensor], updates: Sequence[Update], shares: Sequence[float]
 ) -> dict[str, Tensor]:
@@ -105,16 +112,24 @@ def rescaled(scene: Scene, model: Mapping[str, Tensor]) -> dict[str, Tensor]:
 # Client: one round of local work
 
 
-def local_round(scene: Scene, task: Task, device: Device, weights: Weights) -> tuple[Model, dict[str, float]]:
+def local_round(
+    scene: Scene,
+    task: Task,
+    device: Device,
+    weights: Weights,
+    *,
+    rate: float = 1.0,
+    correction: Correction | None = None,
+) -> tuple[Model, dict[str, float]]:
     """Measure the model as received, train it, measure it again (as far as the task asks)."""
     gains = [gain_name(layer) for layer in scene.architecture.weight_layers]
     own_gains = device.spec.width.is_float and not set(gains) & set(weights)  # they are neither sent nor received
     remembered = (device.memory.load(task.round) or {}) if own_gains else {}
-    model = build_model(scene, device.spec.width, {**weights, **remembered}, task.round, task.client)
+    model = build_model(scene, device.spec.width, {**weights, **remembered}, task.round, task.client, rate)
     metrics: dict[str, float] = {}
     if task.settings.get(MEASURE_RECEIVED):
         metrics["accuracy_received"] = accuracy(model, device.test, scene.device)
-    metrics["loss"] = fit(model, device.train, scene, task.round, task.client)
+    metrics["loss"] = fit(model, device.train, scene, task.round, task.client, correction)
     if task.settings.get(MEASURE_TRAINED):
         metrics["accuracy_trained"] = accuracy(model, device.test, scene.device)
     if own_gains:

@@ -44,5 +44,5 @@ class FedAvg:
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Average."""
-        shares = [float(update.num_examples) if self.weighting == "examples" else 1.0 for update in updates]
+        shares = common.shares(updates) if self.weighting == "examples" else [1.0] * len(updates)
         return replace(state, model=common.global_model(scene, state.model, updates, shares))

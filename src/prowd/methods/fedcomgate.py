@@ -1,0 +1,88 @@
+"""FedCOMGATE (Haddadpour et al., 2021): FedCOM with gradient tracking, for clients whose data differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+import torch
+from annotated_types import Gt
+from torch import Tensor
+
+from prowd.bits import Bitwidth
+from prowd.methods import common
+from prowd.methods.base import Device, ServerState, Slot
+from prowd.methods.fedpaq import Bits, advanced, moved, movement_slots
+from prowd.methods.movement import mean_movement, scaled_codes
+from prowd.quantize import Weights
+from prowd.scene import ClientSpec, Scene
+from prowd.wire import Task, Update
+
+__all__ = ["FedComGate"]
+
+MEAN, OWN, DELTA = "mean/", "own/", "delta/"
+
+
+@dataclass(frozen=True)
+class FedComGate:
+    """A local step follows g − δ_n; after a round δ_n ← δ_n + (Δ_n − Δ̄)/steps, with Δ = (w_G − w)/η a movement.
+
+    The downlink carries the last round's Δ̄. Δ_n and δ_n stay on the device, in its own width. η is what a unit of
+    gradient moves a weight in a step, momentum included; at integer widths δ_n joins the gradient after its
+    normalisation by Shift.
+    """
+
+    gamma: Annotated[float, Gt(0)] = 10.0
+    bits: Bits = "width"
+
+    name: ClassVar[str] = "fedcomgate"
+    summary: ClassVar[str] = "FedCOM with a correction of each client's drift"
+
+    def init(self, scene: Scene) -> ServerState:
+        """Start from the shared random model; nothing has moved yet."""
+        return common.initial_state(scene)
+
+    def dispatch(self, scene: Scene, state: ServerState, client: ClientSpec) -> Weights:
+        """Send Q_{s_n}(w_G), and the last round's mean movement at the client's width."""
+        means = {f"{MEAN}{name}": scaled_codes(tensor, client.width) for name, tensor in state.memory.items()}
+        return {**common.quantized_model(scene, state.model, client), **means}
+
+    def train(self, scene: Scene, task: Task, device: Device) -> Update:
+        """Learn from the last round how far this client drifts, correct for it, and send the movement."""
+        deltas = self._deltas(scene, task, device)
+        sizes = step_sizes(scene, device.spec.width)
+        additions = [(-delta / size).to(scene.device) for delta, size in zip(deltas.values(), sizes, strict=True)]
+        model, metrics = common.local_round(scene, task, device, task.weights, correction=lambda _: additions)
+        sent = moved(scene, task, device, model.weights(), self.bits)
+        kept = {f"{DELTA}{name}": scaled_codes(delta, device.spec.width) for name, delta in deltas.items()}
+        device.memory.save(task.round, {**kept, **{f"{OWN}{name}": sent[name] for name in deltas}})
+        return common.reply(task, device, sent, metrics)
+
+    def expects(self, scene: Scene, client: ClientSpec) -> Mapping[str, Slot]:
+        """A movement for every tensor of the model."""
+        return movement_slots(scene, client, self.bits)
+
+    def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
+        """w_G + γ·mean of the movements, which the next downlink carries."""
+        weights = {name: state.model[name] for name in scene.architecture.shapes}
+        return replace(advanced(scene, state, updates, self.gamma), memory=mean_movement(weights, updates))
+
+    def _deltas(self, scene: Scene, task: Task, device: Device) -> dict[str, Tensor]:
+        """δ_n in units of weights a step: how much further than the mean this client goes, step by step."""
+        known = device.memory.load(task.round)
+        if known is None:
+            return {name: torch.zeros(shape) for name, shape in scene.architecture.shapes.items()}
+        deltas: dict[str, Tensor] = {}
+        for name in scene.architecture.shapes:
+            drift = task.weights[f"{MEAN}{name}"].value() - known[f"{OWN}{name}"].value()
+            deltas[name] = known[f"{DELTA}{name}"].value() + drift / scene.local.steps
+        return deltas
+
+
+def step_sizes(scene: Scene, width: Bitwidth) -> list[float]:
+    """η of every layer: how far a lasting unit of gradient moves a weight in a step."""
+    if width.is_float:
+        settings = scene.local.float32
+        return [rate / (1 - settings.momentum) for rate in settings.rates(scene.architecture)]
+    return [scene.local.lowbit.rate_at(width).value / width.steps] * len(scene.architecture.alphas)

@@ -1,0 +1,56 @@
+"""Movements as messages: how far a client's weights have gone, quantized for the way up or down."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from prowd.bits import FLOAT32, Bitwidth
+from prowd.methods import common
+from prowd.quantize import QTensor, encode
+from prowd.wire import Update
+
+__all__ = ["mean_movement", "movement", "scaled_codes", "stepped"]
+
+
+def movement(trained: QTensor, received: QTensor, target: Bitwidth, random: torch.Generator) -> QTensor:
+    """Q(w_n − w_G) without bias, as in QSGD: E[Q(x)] = x.
+
+    Codes move by whole steps. They are divided by the smallest power of two that brings the largest of them into the
+    range of the target width, and rounded up or down at random; a movement that fits as it is, is sent exactly.
+    """
+    if trained.width.is_float:
+        return QTensor(trained.codes - received.codes, FLOAT32)
+    moved = trained.codes.double() - received.codes.double()
+    largest = float(moved.abs().amax()) if moved.numel() else 0.0
+    exponent = max(0, math.ceil(math.log2(largest / target.max_code))) if largest else 0
+    uniform = torch.rand(moved.shape, generator=random, dtype=torch.float32)
+    codes = torch.floor(moved / 2.0**exponent + uniform) if exponent else moved
+    return QTensor(codes.to(torch.int16), target, 2.0**exponent * target.steps / trained.width.steps)
+
+
+def scaled_codes(values: Tensor, width: Bitwidth) -> QTensor:
+    """Values of any size in a width's codes, under the smallest power-of-two scale that holds the largest of them."""
+    if width.is_float:
+        return QTensor(values.float(), FLOAT32)
+    largest = float(values.abs().amax()) if values.numel() else 0.0
+    exponent = math.ceil(math.log2(largest * width.steps / width.max_code)) if largest else 0
+    return QTensor(encode(values.double() / 2.0**exponent, width).to(torch.int16), width, 2.0**exponent)
+
+
+def mean_movement(model: Mapping[str, Tensor], updates: Sequence[Update]) -> dict[str, Tensor]:
+    """Mean of what was sent for each tensor, by the senders' numbers of examples."""
+    means: dict[str, Tensor] = {}
+    for name in model:
+        senders = [update for update in updates if name in update.weights]
+        if senders:
+            means[name] = common.average([update.weights[name].value() for update in senders], common.shares(senders))
+    return means
+
+
+def stepped(model: Mapping[str, Tensor], moved: Mapping[str, Tensor], gamma: float) -> dict[str, Tensor]:
+    """w_G + γ·movement; what nobody moved stays."""
+    return {name: tensor + gamma * moved[name] if name in moved else tensor for name, tensor in model.items()}
