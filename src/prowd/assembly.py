@@ -66,6 +66,7 @@ def assemble(config: RunConfig, dataset: Dataset) -> tuple[Federation, Partition
         uplink=config.uplink,
         rescale=config.rescale,
         local=LocalSettings(config.steps, config.batch, config.augment, config.lowbit, config.float32),
+        buffer=datasets.to_unit(dataset.x_train[partition.buffer]),
         device=torch.device(config.device),
     )
     cohort = len(clients) if config.cohort == "all" else config.cohort

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import torch
 from annotated_types import Ge
+from torch import Tensor
 
 from prowd.bits import Bitwidth
 from prowd.float32 import FloatSettings
@@ -52,4 +53,6 @@ class Scene:
     rescale: Rescale = "none"
     """Whether aggregation brings v back to the scale of its initialisation, by layer or by output channel."""
     local: LocalSettings = field(default_factory=LocalSettings)
+    buffer: Tensor = field(default_factory=lambda: torch.empty(0), repr=False, compare=False)
+    """The server's own images U, in [−1, 1]; no client's, and not of the test set."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))

@@ -99,8 +99,8 @@ class Session:
             config = validate(override(config.model_dump(), {"model": "custom", "layers": layers}))
         config = check_same_data(config.model_copy(update={"version": __version__}), raw)
         federation, _ = assemble(config, dataset)
-        rundir = RunDir.create(out or _fresh_path(config), config.toml())
-        return cls(config, federation, dataset, rundir, federation.method.init(federation.scene))
+        state = federation.method.init(federation.scene)
+        return cls(config, federation, dataset, RunDir.create(out or _fresh_path(config), config.toml()), state)
 
     @classmethod
     def resume(

@@ -49,7 +49,7 @@ def without_widths(state: ServerState) -> dict[str, Tensor]:
     return {name.partition("/")[2]: tensor for name, tensor in state.model.items()}
 
 
-MIXED = scene(INT4, INT8, FLOAT32, steps=4)
+MIXED = replace(scene(INT4, INT8, FLOAT32, steps=4), buffer=torch.zeros(2, 2, 8, 8))
 
 
 @pytest.mark.parametrize("name", METHODS)

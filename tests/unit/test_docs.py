@@ -45,5 +45,6 @@ def test_every_method_and_option_is_documented() -> None:
     text = (ROOT / "docs/methods.md").read_text("utf-8")
     for name, method in METHODS.items():
         start = text.index(f"**`{name}`**")
-        paragraph = text[start : text.find("\n\n", start)]
+        end = text.find("\n\n**", start)
+        paragraph = text[start : end if end > 0 else None]
         assert all(f"`{field.name}`" in paragraph for field in dataclasses.fields(method)), name

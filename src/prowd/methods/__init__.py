@@ -7,6 +7,7 @@ from prowd.methods.fedpaq import FedCom, FedPaq
 from prowd.methods.fedprox import FedProx
 from prowd.methods.grouped import FedGroupedAvg, FedGroupedAvgAsymmetric
 from prowd.methods.local import Local
+from prowd.methods.prowd import ProWD, ProWDDeq, ProWDSwa
 
 __all__ = [
     "METHODS",
@@ -20,9 +21,24 @@ __all__ = [
     "FedProx",
     "Local",
     "Method",
+    "ProWD",
+    "ProWDDeq",
+    "ProWDSwa",
     "ServerState",
     "Slot",
 ]
 
-_ALL = (Local, FedAvg, FedProx, FedPaq, FedCom, FedComGate, FedGroupedAvg, FedGroupedAvgAsymmetric)
+_ALL = (
+    Local,
+    FedAvg,
+    FedProx,
+    FedPaq,
+    FedCom,
+    FedComGate,
+    FedGroupedAvg,
+    FedGroupedAvgAsymmetric,
+    ProWD,
+    ProWDDeq,
+    ProWDSwa,
+)
 METHODS: dict[str, type[Method]] = {method.name: method for method in _ALL}
