@@ -17,15 +17,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from prowd.assembly import Arrays, ClientsFactory, assemble, load_data, make_clients
 from prowd.client import one_thread
 from prowd.config import RunConfig, load_config
+from prowd.data import augment, to_unit
 from prowd.engine import Federation, run_round
 from prowd.methods import ServerState
 from prowd.pool import ProcessPool
 from prowd.quantize import quantize
-from prowd.training import Examples, build_model, fit
+from prowd.training import Examples, build_model
 from prowd.transport import InProcess, Transport
 
 CLIENTS = 10
@@ -97,7 +99,11 @@ def bare(federation: Federation, state: ServerState, data: list[Examples]) -> No
     for client in scene.clients:
         weights = {name: quantize(tensor, client.width) for name, tensor in state.model.items()}
         model = build_model(scene, client.width, weights, state.round + 1, client.id)
-        fit(model, data[client.id], scene, state.round + 1, client.id)
+        images, labels = data[client.id].images, data[client.id].labels
+        random = torch.Generator().manual_seed(client.id)
+        for _ in range(scene.local.steps):
+            rows = torch.randint(len(labels), (scene.local.batch,), generator=random)
+            model.step(augment(to_unit(images[rows]), scene.local.augment, random), labels[rows])
 
 
 if __name__ == "__main__":

@@ -55,8 +55,8 @@ def _complete_config(ctx: click.Context, param: click.Parameter, incomplete: str
 def main() -> None:
     """Federated learning for devices of unequal precision.
 
-    Clients train in Float32 or in real integer arithmetic of 2 to 16 bits; what they exchange with the server is
-    bit-packed and counted in bytes.
+    Clients train in Float32, or exactly as integer arithmetic of 2 to 16 bits would; what they exchange with the
+    server is bit-packed and counted in bytes.
 
     \b
     Start here:

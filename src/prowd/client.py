@@ -44,8 +44,9 @@ class ClientRuntime:
     def handle(self, message: bytes) -> bytes:
         """Answer a task with an update."""
         task = decode_task(message, TASK_LIMIT)
-        if task.client != self.device.spec.id:
-            raise WireError(f"client {self.device.spec.id} received a task for client {task.client}")
+        if (task.client, task.seed) != (self.device.spec.id, self.scene.seed):
+            found = f"client {task.client} of seed {task.seed}"
+            raise WireError(f"client {self.device.spec.id} of seed {self.scene.seed} received a task for {found}")
         for name, tensor in task.weights.items():
             if tensor.width > self.device.spec.width:
                 raise WireError(

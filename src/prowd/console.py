@@ -99,7 +99,8 @@ class RunView(Watcher):
             if report.trained:
                 self.progress.update(self.task, accuracy=percent(report.trained))
             if not self.console.is_terminal:
-                say(self.console, f"round {report.round}/{self.rounds}  {percent(report.trained)}  {traffic}  {left}")
+                measured = percent(report.trained) or "not measured"
+                say(self.console, f"round {report.round}/{self.rounds}  {measured}  {traffic}  {left}")
         if report.round == self.rounds:
             self.close()
 
@@ -122,8 +123,8 @@ def result_table(result: RunResult) -> Table:
     table.add_column("clients")
     for heading in ("as received", "after training", "sent up", "received"):
         table.add_column(heading, justify="right")
-    for width, trained in summary["accuracy"]["trained"].items():
-        received = summary["accuracy"]["received"].get(width)
+    for width in summary["bytes"]["down"]:
+        received, trained = (summary["accuracy"][when].get(width) for when in ("received", "trained"))
         up, down = (summary["bytes"][way].get(width, 0) for way in ("up", "down"))
         table.add_row(width, _share(received), _share(trained), size(up), size(down))
     totals = [size(sum(summary["bytes"][way].values())) for way in ("up", "down")]

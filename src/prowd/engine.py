@@ -22,6 +22,8 @@ from prowd.wire import Parcel, Task, Update, encode_task, encode_weights
 
 __all__ = ["Federation", "Observer", "run", "run_round"]
 
+LONGEST_REASON = 500  # characters: a refused update is not to fill the report with its own words
+
 
 @dataclass(frozen=True)
 class Federation:
@@ -129,7 +131,7 @@ def admit_all(
             try:
                 update = admit(federation.scene, federation.method, round_, client, replies[client.id])
             except WireError as error:
-                admitted.refused.append(Absence(client.id, str(client.width), str(error)))
+                admitted.refused.append(Absence(client.id, str(client.width), str(error)[:LONGEST_REASON]))
             else:
                 admitted.updates.append(update)
     return admitted

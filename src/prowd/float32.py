@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from prowd.bits import FLOAT32
@@ -28,10 +28,10 @@ class FloatSettings:
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
 
-    lr: Annotated[float, Gt(0)] = 0.03
-    gain_lr: Annotated[float, Ge(0)] = 0.02
+    lr: Annotated[float, Gt(0), Le(65536)] = 0.03
+    gain_lr: Annotated[float, Ge(0), Le(65536)] = 0.02
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
-    clip: Annotated[float, Gt(0)] = 2.0
+    clip: Annotated[float, Gt(0), Le(1e9)] = 2.0
     """Largest l2 norm of the whole gradient."""
     update_exponent: Literal[0, 1, 2] = 2
     """A step of v in layer l is scaled by α_l to this power; at 2, lr is the rate of the effective weight v/α."""
@@ -47,7 +47,8 @@ def initial_gains(architecture: Architecture, vectors: dict[str, Tensor]) -> dic
     """g = ‖v‖/α: the float network starts as the scaled twin of the quantized one."""
     gains: dict[str, Tensor] = {}
     for layer, alpha in zip(architecture.weight_layers, architecture.alphas, strict=True):
-        gains[gain_name(layer)] = torch.linalg.vector_norm(vectors[weight_name(layer)].flatten(1), dim=1) / alpha
+        norms: Tensor = torch.linalg.vector_norm(vectors[weight_name(layer)].double().flatten(1), dim=1)
+        gains[gain_name(layer)] = (norms / alpha).float()
     return gains
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from prowd.errors import RunError, WireError
 from prowd.files import atomic_write
 from prowd.quantize import QTensor, Weights
 from prowd.wire import Task, decode_task, encode_task
 
-__all__ = ["ClientMemory"]
+__all__ = ["ClientMemory", "forget_after"]
 
+NAME = "round-*.bin"
 KEPT = 3  # as far back as a resume from the second-newest checkpoint can reach
 
 
@@ -43,15 +46,30 @@ class ClientMemory:
         return dict(task.weights)
 
     def save(self, round_: int, weights: Weights) -> None:
-        """Remember ``weights`` as the outcome of a round; memories of a later round are of a past that is undone."""
+        """Remember ``weights`` as the outcome of a round. Of weights that diverged nothing is kept."""
+        if not all(bool(torch.isfinite(tensor.codes).all()) for tensor in weights.values() if tensor.width.is_float):
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
         atomic_write(self._path(round_), encode_task(Task(round_, self.seed, self.client, weights)).join())
-        rounds = self._rounds()
-        for stale in [r for r in rounds if r > round_] + [r for r in rounds if r <= round_][:-KEPT]:
+        for stale in [r for r in self._rounds() if r <= round_][:-KEPT]:
             self._path(stale).unlink(missing_ok=True)
 
     def _rounds(self) -> list[int]:
-        return sorted(int(path.stem.removeprefix("round-")) for path in self.folder.glob("round-*.bin"))
+        return sorted(_round_of(path) for path in self.folder.glob(NAME))
 
     def _path(self, round_: int) -> Path:
         return self.folder / f"round-{round_:06d}.bin"
+
+
+def forget_after(memories: Path, round_: int) -> None:
+    """Remove what clients remember of rounds after ``round_``, a past that a resumed run undoes.
+
+    Only whoever holds the run does this, never a client: a worker that outlives a killed server may still save a round.
+    """
+    for path in memories.glob(f"*/{NAME}"):
+        if _round_of(path) > round_:
+            path.unlink()
+
+
+def _round_of(path: Path) -> int:
+    return int(path.stem.removeprefix("round-"))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import multiprocessing as mp
+import os
 import signal
+import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -93,7 +96,8 @@ class ProcessPool:
         context = mp.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        process.start()
+        with _ignoring_interrupts():
+            process.start()
         theirs.close()
         return _Worker(process, ours)
 
@@ -139,9 +143,31 @@ class ProcessPool:
         return message
 
 
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C from their first moment on: it is the server's to handle."""
+    if threading.current_thread() is not threading.main_thread():  # where signals cannot be set
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end_with_the_server() -> None:
+    """End this process as soon as the server's is gone, however it went, in the middle of whatever it does."""
+    server = mp.parent_process()
+    if server is not None:
+        wait([server.sentinel])
+        os._exit(1)
+
+
 def _serve(connection: Connection[Any, Any]) -> None:
     """Body of a worker process: answer until the server hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_server, daemon=True).start()
     torch.set_num_threads(1)
     clients: Any = None
     bodies: dict[int, bytes] = {}

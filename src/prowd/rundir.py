@@ -150,17 +150,19 @@ class RunDir:
         path = self._checkpoint(round_)
         try:
             facts = json.loads(path.with_suffix(".json").read_text("utf-8"))
+            if (facts["format"], facts["round"]) != (FORMAT, round_):
+                found = f"format {facts['format']}, round {facts['round']}"
+                raise RunError(f"checkpoint {path} says {found}; accepted: format {FORMAT}, round {round_}")
             data = path.read_bytes()
-            if facts["format"] != FORMAT or facts["sha256"] != sha256(data):
+            if facts["sha256"] != sha256(data):
                 raise RunError(f"checkpoint {path} is truncated or damaged: its content hash does not match")
-            tensors = load(data)
+            parts: dict[str, dict[str, Tensor]] = {"model": {}, "memory": {}}
+            for key, tensor in load(data).items():
+                part, _, name = key.partition("/")
+                parts[part][name] = tensor
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise RunError(f"checkpoint {path} cannot be read: {error}") from error
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "memory": {}}
-        for key, tensor in tensors.items():
-            part, _, name = key.partition("/")
-            parts[part][name] = tensor
-        return ServerState(int(facts["round"]), parts["model"], parts["memory"])
+            raise RunError(f"checkpoint {path} cannot be read: {error!r}") from error
+        return ServerState(round_, parts["model"], parts["memory"])
 
     def _rounds(self) -> list[int]:
         files = (self.path / "checkpoints").glob("round-*.json")

@@ -29,7 +29,8 @@ from prowd.assembly import (
 from prowd.config import RunConfig, load_config, override, validate
 from prowd.data import Dataset, Progress
 from prowd.engine import Federation
-from prowd.errors import ConfigError, DataError
+from prowd.errors import ConfigError, DataError, RunError
+from prowd.memory import forget_after
 from prowd.methods import ServerState
 from prowd.models import describe
 from prowd.pool import ProcessPool
@@ -119,7 +120,10 @@ class Session:
             config = check_same_data(validate(override(config.model_dump(), settings)), raw)
             dataset = as_used(config, raw)
             federation, _ = assemble(config, dataset)
-            state = rundir.restore() or federation.method.init(federation.scene)
+            fresh = federation.method.init(federation.scene)
+            state = rundir.restore() or fresh
+            _check_fits(state, fresh, rundir.path)
+            forget_after(rundir.memories, state.round)
             if config.rounds < state.round:
                 raise ConfigError(
                     f"rounds: {config.rounds}, but {state.round} are done; accepted: {state.round} or more"
@@ -166,8 +170,11 @@ class _Recorder:
         self.watcher.replied(round_, done, asked)
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
-        self.rundir.append(report.line())
-        self.rundir.checkpoint(state)
+        try:
+            self.rundir.append(report.line())
+            self.rundir.checkpoint(state)
+        except OSError as error:
+            raise RunError(f"round {report.round} cannot be saved to {self.rundir.path}: {error}") from error
         self.watcher.finished(report, state)
 
 
@@ -190,6 +197,17 @@ def _arrays(data: object) -> Arrays | None:
         name: array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)
         for name, array in data.items()
     }
+
+
+def _check_fits(state: ServerState, fresh: ServerState, path: Path) -> None:
+    """See that a checkpoint is of the model that the configuration describes."""
+    found, accepted = ({name: tuple(tensor.shape) for name, tensor in s.model.items()} for s in (state, fresh))
+    if found != accepted:
+        name = next(iter(set(found.items()) ^ set(accepted.items())))[0]
+        raise RunError(
+            f"the checkpoint of {path} does not fit its config.toml: {name!r} has shape {found.get(name)}; "
+            f"accepted: {accepted.get(name)}"
+        )
 
 
 def _anywhere(config: RunConfig) -> RunConfig:

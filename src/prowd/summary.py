@@ -13,9 +13,7 @@ __all__ = ["mean_over_clients", "summarise"]
 
 def summarise(config: RunConfig, scene: Scene, lines: Sequence[dict[str, Any]], weights_sha256: str) -> dict[str, Any]:
     """Sum up the lines of rounds.jsonl."""
-    measured = [line for line in lines if line["accuracy"]["trained"]]
-    last = measured[-1] if measured else lines[-1]
-    received, trained = last["accuracy"]["received"], last["accuracy"]["trained"]
+    received, trained = (_latest(scene, lines, when) for when in ("received", "trained"))
     return {
         "name": config.name,
         "version": config.version,
@@ -34,6 +32,15 @@ def summarise(config: RunConfig, scene: Scene, lines: Sequence[dict[str, Any]], 
         "weights_sha256": weights_sha256,
         "seconds": round(sum(line["seconds"] for line in lines), 3),
     }
+
+
+def _latest(scene: Scene, lines: Sequence[dict[str, Any]], when: str) -> dict[str, float]:
+    """The last accuracy that was measured for each width: not every round measures, or has clients of, every width."""
+    latest: dict[str, float] = {}
+    for line in lines:
+        latest |= line["accuracy"][when]
+    widths = [str(width) for width in sorted({client.width for client in scene.clients})]
+    return {width: latest[width] for width in widths if width in latest}
 
 
 def mean_over_clients(scene: Scene, accuracy: dict[str, float]) -> float | None:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+import torch
 
+from prowd.bits import FLOAT32
 from prowd.config import RunConfig, presets
+from prowd.engine import Federation, run_round
 from prowd.float32 import FloatSettings
 from prowd.lowbit.model import LowBitSettings
-from prowd.methods import METHODS
+from prowd.methods import METHODS, base, common
+from prowd.quantize import Weights
+from prowd.scene import ClientSpec, Scene
+from prowd.wire import Task, Update
+
+from .scenes import INT8, FakeTransport, honest, same, scene
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,3 +57,15 @@ def test_every_method_and_option_is_documented() -> None:
         end = text.find("\n\n**", start)
         paragraph = text[start : end if end > 0 else None]
         assert all(f"`{field.name}`" in paragraph for field in dataclasses.fields(method)), name
+
+
+def test_the_method_of_contributing_works(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.S)
+    names = {**vars(base), **vars(dataclasses), "common": common, "torch": torch, "ClassVar": ClassVar}
+    names |= {"Weights": Weights, "ClientSpec": ClientSpec, "Scene": Scene, "Task": Task, "Update": Update}
+    exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), names)
+    method, given = names["Median"](), scene(INT8, INT8, FLOAT32)
+    federation = Federation(given, method, rounds=1, cohort=3)
+    report, state = run_round(federation, method.init(given), FakeTransport(honest(given, method, tmp_path)))
+    assert not report.refused
+    assert not same(state.model, method.init(given).model)

@@ -263,7 +263,8 @@ def test_local_gains_stay_on_the_device_across_rounds(tmp_path: Path) -> None:
 
 def test_initial_model_is_uniform_within_the_limit_and_keyed_by_layer() -> None:
     layers = (Conv("conv", 64, 64), Flatten(), Linear("fc", 64 * 4, 2, relu=False))
-    given = Scene(Architecture(layers, (64, 2, 2)), (), seed=5)
+    given = Scene(Architecture(layers, (64, 2, 2)), (ClientSpec(0, FLOAT32, 1),), seed=5)
+    assert list(initial_state(replace(given, clients=())).model) == ["conv.weight", "fc.weight"], "gains for nobody"
     first = initial_state(given)
     weight = first.model["conv.weight"]
     assert first.round == 0

@@ -47,7 +47,8 @@ def initial_state(scene: Scene) -> ServerState:
     for layer in scene.architecture.weight_layers:
         uniform = torch.rand(layer.shape, generator=generator(scene.seed, "init", layer.name))
         vectors[weight_name(layer)] = (2 * uniform - 1) * init_limit(layer)
-    return ServerState(0, {**vectors, **initial_gains(scene.architecture, vectors)})
+    with_gains = any(client.width.is_float for client in scene.clients)
+    return ServerState(0, {**vectors, **(initial_gains(scene.architecture, vectors) if with_gains else {})})
 
 
 def quantized_model(scene: Scene, model: Mapping[str, Tensor], client: ClientSpec) -> dict[str, QTensor]:
