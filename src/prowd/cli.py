@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import shlex
 import signal
@@ -154,16 +155,21 @@ def presets() -> None:
 
 @main.command()
 def methods() -> None:
-    """List the federated methods (choose one with -s method=NAME)."""
-    from dataclasses import fields
-
+    """List the federated methods (choose one with -s method=NAME, its options with -s options.KEY=VALUE)."""
     from prowd.methods import METHODS
 
-    rows = []
-    for name, method in METHODS.items():
-        options = ", ".join(f"options.{field.name}={field.default}" for field in fields(method))
-        rows.append((name, method.summary, options or "-"))
+    rows = [(name, method.summary, "\n".join(_options(method())) or "-") for name, method in METHODS.items()]
     _print_table(("method", "what it does", "options and defaults"), rows)
+
+
+def _options(settings: Any, prefix: str = "options.") -> list[str]:
+    """A method's options as they are written, those of a table within it by their dotted names."""
+    found: list[str] = []
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        inner = dataclasses.is_dataclass(value)
+        found += _options(value, f"{prefix}{field.name}.") if inner else [f"{prefix}{field.name}={value}"]
+    return found
 
 
 @main.group()

@@ -73,8 +73,9 @@ def test_presets_and_methods_are_listed(tmp_path: Path) -> None:
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == list(presets())
     known = call("methods", cwd=tmp_path)
     assert known.returncode == 0
-    assert [line.split()[0] for line in known.stdout.splitlines()[1:]] == list(METHODS)
+    assert [line.split()[0] for line in known.stdout.splitlines()[1:] if line[0] != " "] == list(METHODS)
     assert "options.weighting=examples" in known.stdout
+    assert "options.dequantizer.epochs=2" in known.stdout
 
 
 def test_data_sets_are_listed(tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_without_out_a_new_directory_is_made(tmp_path: Path) -> None:
     [
         (["qiuck"], ("preset: 'qiuck'", "did you mean 'quick'?")),
         (["quick", "-s", "rundos=3"], ("rundos", "did you mean 'rounds'?")),
-        (["quick", "-s", "method=fedprox9"], ("method: 'fedprox9'", "fedavg, local")),
+        (["quick", "-s", "method=fedprox9"], ("method: 'fedprox9'", "local, fedavg", "did you mean 'fedprox'?")),
         (["quick", "-s", "clients=int9000:3"], ("clients", "'int9000'", "int2 to int16")),
         (["quick", "-s", "clients=int8:0"], ("clients: 'int8:0", "1 or more")),
         (["quick", "-s", "clients=int8:2000"], ("clients: 2000", "1438")),
