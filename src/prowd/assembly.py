@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from prowd import data as datasets
 from prowd.bits import parse_mix
 from prowd.client import Clients
-from prowd.config import RunConfig, make_method
+from prowd.config import RunConfig
 from prowd.data import ARRAYS, Dataset, Partition, Progress
 from prowd.engine import Federation
 from prowd.errors import ConfigError, DataError
 from prowd.models import Architecture, build
+from prowd.options import make_method
 from prowd.scene import ClientSpec, LocalSettings, Scene
 
 __all__ = ["ARRAYS", "Arrays", "ClientsFactory", "as_used", "assemble", "check_same_data", "load_data", "make_clients"]
@@ -70,7 +71,9 @@ def assemble(config: RunConfig, dataset: Dataset) -> tuple[Federation, Partition
         device=torch.device(config.device),
     )
     cohort = len(clients) if config.cohort == "all" else config.cohort
-    return Federation(scene, make_method(config), config.rounds, cohort, config.evaluate_every), partition
+    return Federation(
+        scene, make_method(config.method, config.options), config.rounds, cohort, config.evaluate_every
+    ), partition
 
 
 def as_used(config: RunConfig, dataset: Dataset) -> Dataset:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from prowd._version import __version__
 from prowd.bits import parse_mix
-from prowd.errors import ConfigError
+from prowd.errors import ConfigError, near
 from prowd.float32 import FloatSettings
 from prowd.lowbit.model import LowBitSettings
-from prowd.methods import METHODS, Method
 from prowd.models import MODELS, Layer
+from prowd.options import explain, make_method, override, own_options
 from prowd.scene import Operation, Rescale, Uplink
 
-__all__ = ["RunConfig", "load_config", "make_method", "override", "presets"]
-
-_BRANCHES = ("constrained-int", "literal['all']", "literal['native']")  # pydantic's names for the parts of a union
+__all__ = ["RunConfig", "load_config", "presets", "read_settings", "validate"]
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_ .+-]{0,99}$"  # it becomes part of a folder's name
 
@@ -104,7 +101,7 @@ class RunConfig(BaseModel):
     def _model(cls, value: str) -> str:
         accepted = [*MODELS, "custom"]
         if value not in accepted:
-            raise ConfigError(f"model: {value!r} is unknown; accepted: {', '.join(accepted)}{_near(value, accepted)}")
+            raise ConfigError(f"model: {value!r} is unknown; accepted: {', '.join(accepted)}{near(value, accepted)}")
         return value
 
     def toml(self) -> str:
@@ -121,6 +118,11 @@ def presets() -> dict[str, str]:
 
 def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -> RunConfig:
     """Read a preset or a TOML file, change single settings (dotted names reach into tables), and validate."""
+    return validate(override(read_settings(source), settings or {}))
+
+
+def read_settings(source: str | Path) -> dict[str, Any]:
+    """The settings that a preset or a TOML file gives, as they are written."""
     if str(source) in presets():
         text = (resources.files("prowd") / "presets" / f"{source}.toml").read_text("utf-8")
     elif Path(source).suffix == ".toml" or Path(source).is_file():
@@ -130,39 +132,27 @@ def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -
             raise ConfigError(f"configuration file {source} cannot be read: {error}") from error
     else:
         names = list(presets())
-        accepted = f"{', '.join(names)}, or a .toml file{_near(str(source), names)}"
+        accepted = f"{', '.join(names)}, or a .toml file{near(str(source), names)}"
         raise ConfigError(f"preset: {str(source)!r} is unknown; accepted: {accepted}")
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source} is not valid TOML: {error}") from error
     values.setdefault("name", re.sub(r"[^A-Za-z0-9_ .+-]", "_", Path(source).stem)[:100])
-    return validate(override(values, settings or {}))
-
-
-def override(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with single settings replaced."""
-    merged = dict(values)
-    for key, value in settings.items():
-        head, _, rest = key.partition(".")
-        if rest and not isinstance(merged.get(head, {}), dict):
-            raise ConfigError(f"{key}: {head} is not a table; accepted: {head}=VALUE")
-        if rest:
-            merged[head] = override(merged.get(head, {}), {rest: value})
-        elif isinstance(value, Mapping) and isinstance(merged.get(head), Mapping):
-            merged[head] = override(merged[head], value)
-        else:
-            merged[head] = value
-    return merged
+    return values
 
 
 def validate(values: Mapping[str, Any]) -> RunConfig:
     """Turn plain values into a configuration, or say which field is wrong."""
+    values = dict(values)
+    if isinstance(values.get("method", ""), str) and isinstance(values.get("options", {}), Mapping):
+        method = values.get("method", RunConfig.model_fields["method"].default)
+        values["options"] = own_options(method, values.get("options", {}))
     try:
-        config = RunConfig.model_validate(dict(values))
+        config = RunConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(_explain(error)) from None
-    make_method(config)
+        raise ConfigError(explain(error, "", _fields_beside)) from None
+    make_method(config.method, config.options)
     clients = len(parse_mix(config.clients))
     if config.cohort != "all" and config.cohort > clients:
         raise ConfigError(f"cohort: {config.cohort} of {config.clients!r} a round; accepted: 1 to {clients}, or all")
@@ -172,48 +162,9 @@ def validate(values: Mapping[str, Any]) -> RunConfig:
     return config
 
 
-def make_method(config: RunConfig) -> Method:
-    """Build the method with its options."""
-    if config.method not in METHODS:
-        near = _near(config.method, list(METHODS))
-        raise ConfigError(f"method: {config.method!r} is unknown; accepted: {', '.join(METHODS)}{near}")
-    chosen = METHODS[config.method]
-    fields = [field.name for field in dataclasses.fields(chosen)]
-    unknown = [key for key in config.options if key not in fields]
-    if unknown:
-        raise ConfigError(
-            f"options.{unknown[0]}: {config.method} has no such option; accepted: {', '.join(fields) or 'none'}"
-        )
-    try:
-        method: Method = TypeAdapter(chosen).validate_python(config.options)
-    except ValidationError as error:
-        raise ConfigError(_explain(error, "options.")) from None
-    return method
-
-
-def _explain(error: ValidationError, prefix: str = "") -> str:
-    """One line for each field that is wrong: its name, its value, what is accepted."""
-    lines: dict[tuple[str, str], list[str]] = {}
-    for detail in error.errors():
-        place = [str(part) for part in detail["loc"] if part not in _BRANCHES]
-        name = prefix + ".".join(place)
-        if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            known = _fields_beside(place)
-            lines[name, "as a key"] = [f"{', '.join(known)}{_near(place[-1], known)}"]
-        else:
-            message = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-            lines.setdefault((name, repr(detail["input"])), []).append(message)
-    return "\n".join(f"{name}: {value} is wrong; accepted: {' or '.join(ok)}" for (name, value), ok in lines.items())
-
-
-def _fields_beside(place: list[str]) -> list[str]:
+def _fields_beside(place: Sequence[str]) -> list[str]:
     """Names of the fields that the last key of a path could have been."""
     table = RunConfig.model_fields[place[0]].annotation if len(place) > 1 else None
     if isinstance(table, type) and dataclasses.is_dataclass(table):
         return [field.name for field in dataclasses.fields(table)]
     return list(RunConfig.model_fields)
-
-
-def _near(value: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(value, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

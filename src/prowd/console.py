@@ -69,7 +69,7 @@ class RunView(Watcher):
     def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
         """Say what is run and where the results go, and start the bar."""
         weights = federation.scene.architecture.parameters
-        what = f"{config.name}: {config.method} on {config.data}, clients {config.clients}"
+        what = f"{config.name}: {federation.method.name} on {config.data}, clients {config.clients}"
         say(self.console, f"{what}, {weights:,} weights, seed {config.seed}")
         say(self.console, f"results in {path}" + (f", resumed after round {done}" if done else ""))
         self.rounds, self.first, self.began_at = config.rounds, done, time.perf_counter()

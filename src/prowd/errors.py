@@ -1,6 +1,11 @@
 """Every error prowd raises on purpose; the command line prints these as one line, without a traceback."""
 
-__all__ = ["ClientError", "ConfigError", "DataError", "ProwdError", "RunError", "WireError"]
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["ClientError", "ConfigError", "DataError", "ProwdError", "RunError", "WireError", "near"]
 
 
 class ProwdError(Exception):
@@ -25,3 +30,9 @@ class RunError(ProwdError):
 
 class ClientError(ProwdError):
     """A client's own code failed; carries the traceback of the process in which it ran."""
+
+
+def near(value: str, known: Iterable[str]) -> str:
+    """The end of an error message: the name that was perhaps meant."""
+    close = difflib.get_close_matches(value, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

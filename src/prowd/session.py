@@ -26,13 +26,14 @@ from prowd.assembly import (
     load_data,
     make_clients,
 )
-from prowd.config import RunConfig, load_config, override, validate
+from prowd.config import RunConfig, load_config, validate
 from prowd.data import Dataset, Progress
 from prowd.engine import Federation
 from prowd.errors import ConfigError, DataError, RunError
 from prowd.memory import forget_after
-from prowd.methods import ServerState
+from prowd.methods import ServerState, anchored, find_method
 from prowd.models import describe
+from prowd.options import override
 from prowd.pool import ProcessPool
 from prowd.rounds import RoundReport
 from prowd.rundir import RunDir, check_free, weights_hash
@@ -211,14 +212,14 @@ def _check_fits(state: ServerState, fresh: ServerState, path: Path) -> None:
 
 
 def _anywhere(config: RunConfig) -> RunConfig:
-    """Name a data file by its full path, so that a run can be resumed from another folder."""
-    if not config.data.lower().endswith(".npz"):
-        return config
-    return config.model_copy(update={"data": str(Path(config.data).expanduser().resolve())})
+    """Name files of data and of code by their full paths, so that a run can be resumed from another folder."""
+    is_file = config.data.lower().endswith(".npz")
+    data = str(Path(config.data).expanduser().resolve()) if is_file else config.data
+    return config.model_copy(update={"data": data, "method": anchored(config.method)})
 
 
 def _fresh_path(config: RunConfig) -> Path:
-    stem = f"{config.name}-{config.method}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
+    stem = f"{config.name}-{find_method(config.method).name}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
     path, number = Path("runs") / stem, 1
     while path.exists():
         number += 1

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from prowd.config import RunConfig
+from prowd.methods import find_method
 from prowd.scene import Scene
 
 __all__ = ["mean_over_clients", "summarise"]
@@ -17,7 +18,7 @@ def summarise(config: RunConfig, scene: Scene, lines: Sequence[dict[str, Any]], 
     return {
         "name": config.name,
         "version": config.version,
-        "method": config.method,
+        "method": find_method(config.method).name,
         "seed": config.seed,
         "clients": config.clients,
         "rounds": len(lines),

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from prowd import __version__
-from prowd.config import RunConfig, load_config, make_method, override, presets, validate
+from prowd.config import RunConfig, load_config, presets, validate
 from prowd.errors import ConfigError
 from prowd.methods import FedAvg
 from prowd.models import Conv, Flatten, Linear, MaxPool
+from prowd.options import make_method, override
 
 LAYERS = (
     Conv("first", 1, 4, (3, 3), (1, 1), (1, 1), relu=True),
@@ -277,8 +278,8 @@ def test_own_layers_go_with_the_custom_model_only() -> None:
 
 def test_the_method_is_made_with_its_options() -> None:
     config = load_config("quick", {"options.weighting": "uniform"})
-    assert make_method(config) == FedAvg(weighting="uniform")
-    assert make_method(load_config("quick")) == FedAvg()
+    assert make_method(config.method, config.options) == FedAvg(weighting="uniform")
+    assert load_config("quick").options == {}
 
 
 def test_a_configuration_cannot_be_changed_in_place() -> None:

@@ -8,6 +8,7 @@ from prowd.methods.fedprox import FedProx
 from prowd.methods.grouped import FedGroupedAvg, FedGroupedAvgAsymmetric
 from prowd.methods.local import Local
 from prowd.methods.prowd import ProWD, ProWDDeq, ProWDSwa
+from prowd.methods.registry import METHODS, anchored, find_method
 
 __all__ = [
     "METHODS",
@@ -26,19 +27,6 @@ __all__ = [
     "ProWDSwa",
     "ServerState",
     "Slot",
+    "anchored",
+    "find_method",
 ]
-
-_ALL = (
-    Local,
-    FedAvg,
-    FedProx,
-    FedPaq,
-    FedCom,
-    FedComGate,
-    FedGroupedAvg,
-    FedGroupedAvgAsymmetric,
-    ProWD,
-    ProWDDeq,
-    ProWDSwa,
-)
-METHODS: dict[str, type[Method]] = {method.name: method for method in _ALL}

@@ -1,0 +1,102 @@
+"""A method's options: from the tables of a configuration to the method itself, and what is wrong with them in words."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from prowd.errors import ConfigError, near
+from prowd.methods import METHODS, Method, find_method
+
+__all__ = ["explain", "make_method", "option_names", "override", "own_options"]
+
+_BRANCHES = ("constrained-int", "literal['all']", "literal['native']")  # pydantic's names for the parts of a union
+
+
+def make_method(name: str, options: Mapping[str, Any]) -> Method:
+    """Build a method with its options."""
+    chosen = find_method(name)
+    known = option_names(chosen)
+    unknown = [key for key in options if key not in known]
+    if unknown:
+        raise ConfigError(
+            f"options.{unknown[0]}: {chosen.name} has no such option; accepted: {', '.join(known) or 'none'}"
+        )
+    try:
+        method: Method = TypeAdapter(chosen).validate_python(dict(options))
+    except ValidationError as error:
+        raise ConfigError(explain(error, "options.", lambda place: _beside(chosen, place))) from None
+    return method
+
+
+def option_names(method: type[Method]) -> list[str]:
+    """What can be set, as in ``options.NAME=VALUE``."""
+    return [field.name for field in dataclasses.fields(method)]
+
+
+def own_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are for one method, of a table that may hold those of several.
+
+    ``options.prowd.tau`` is for ``prowd`` and its variants (classes derived from it), ``options.tau`` for whichever
+    method is run. The nearer one wins. Tables of methods that are not run are checked all the same.
+    """
+    chosen = find_method(name)
+    tables = {key: value for key, value in options.items() if key in METHODS or key == chosen.name}
+    for key, table in tables.items():
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"options.{key}: {table!r} is wrong; accepted: a table of the options of {key}")
+        if key in METHODS:
+            _check_table(key, table)
+    own: dict[str, Any] = {}
+    for ancestor in reversed(chosen.__mro__):
+        own = override(own, tables.get(vars(ancestor).get("name", ""), {}))
+    return override(own, {key: value for key, value in options.items() if key not in tables})
+
+
+def _check_table(name: str, table: Mapping[str, Any]) -> None:
+    try:
+        make_method(name, table)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("options.", f"options.{name}.", 1)) from None
+
+
+def override(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with others in their place, tables entry by entry; dotted names reach into tables."""
+    result = dict(values)
+    for key, value in settings.items():
+        head, _, rest = key.partition(".")
+        if rest and not isinstance(result.get(head, {}), Mapping):
+            raise ConfigError(f"{key}: {head} is not a table; accepted: {head}=VALUE")
+        if rest:
+            result[head] = override(result.get(head, {}), {rest: value})
+        elif isinstance(value, Mapping) and isinstance(result.get(head), Mapping):
+            result[head] = override(result[head], value)
+        else:
+            result[head] = value
+    return result
+
+
+def explain(error: ValidationError, prefix: str, beside: Callable[[Sequence[str]], Sequence[str]]) -> str:
+    """One line for each field that is wrong: its name, its value, what is accepted."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for detail in error.errors():
+        place = [str(part) for part in detail["loc"] if part not in _BRANCHES]
+        name = prefix + ".".join(place)
+        if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            known = list(beside(place))
+            lines[name, "as a key"] = [f"{', '.join(known)}{near(place[-1], known)}"]
+        else:
+            message = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            lines.setdefault((name, repr(detail["input"])), []).append(message)
+    return "\n".join(f"{name}: {value} is wrong; accepted: {' or '.join(ok)}" for (name, value), ok in lines.items())
+
+
+def _beside(chosen: type[Method], place: Sequence[str]) -> list[str]:
+    """Names of the options that the last key of a path could have been."""
+    inner: Any = chosen()
+    for key in place[:-1]:
+        inner = getattr(inner, key, None)
+    return [field.name for field in dataclasses.fields(inner)] if dataclasses.is_dataclass(inner) else []
