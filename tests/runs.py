@@ -35,7 +35,7 @@ TINY: dict[str, Any] = {
 """Settings that make a round of the data below a matter of milliseconds."""
 
 ROUND_KEYS = {
-    "": {"round", "accuracy", "loss", "bytes", "clients", "seconds"},
+    "": {"round", "accuracy", "loss", "bytes", "clients", "notes", "seconds"},
     "accuracy": {"received", "trained"},
     "bytes": {"up", "down"},
     "clients": {"asked", "lost", "refused"},

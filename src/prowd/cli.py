@@ -111,7 +111,7 @@ def run(
     \b
     The run directory holds:
       config.toml    every setting, with version and seed; `prowd run DIR/config.toml` repeats the run
-      rounds.jsonl   a line a round: accuracy per width, loss, bytes, seconds, clients lost and refused
+      rounds.jsonl   a line a round: accuracy per width, loss, bytes, clients lost and refused, what explains it
       summary.json   the outcome, with a hash of the final weights
       checkpoints/   what --resume continues from
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -12,7 +14,7 @@ import torch
 from prowd.admission import admit
 from prowd.client import one_thread
 from prowd.errors import RunError, WireError
-from prowd.methods import Method, ServerState
+from prowd.methods import Method, ServerState, WorksMeanwhile
 from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
 from prowd.rounds import Absence, RoundReport, mean_by_width, sum_by_width
 from prowd.scene import ClientSpec, Scene
@@ -67,15 +69,18 @@ def run_round(
     cohort = sample(federation, round_)  # 2: C^(r) ⊆ C, |C^(r)| = M
     parcels = dispatch(federation, state, cohort)  # 3, 5: Q_{s_n}(w_G) to every n
     replies: dict[int, bytes] = {}
-    for client, reply in transport.exchange(parcels):
-        replies[client] = reply  # 4, 6-8: LocalUpdate on every client in parallel
-        replied(round_, len(replies), len(cohort))
+    with server_at_work(federation, state, transport) as worked:
+        for client, reply in transport.exchange(parcels):
+            replies[client] = reply  # 4, 6-8: LocalUpdate on every client in parallel
+            replied(round_, len(replies), len(cohort))
+        state = worked()
     admitted = admit_all(federation, round_, cohort, replies)
     report = _report(federation, round_, cohort, parcels, replies, admitted)
     if not admitted.updates:
         raise RunError(f"round {round_}: no client's update could be used: {_reasons(report)}")
     state = federation.method.aggregate(federation.scene, state, admitted.updates)  # 9-11: the method's own lines
-    return replace(report, seconds=time.perf_counter() - began), replace(state, round=round_)
+    report = replace(report, notes=state.notes, seconds=time.perf_counter() - began)
+    return report, replace(state, round=round_, notes={})
 
 
 def sample(federation: Federation, round_: int) -> list[ClientSpec]:
@@ -112,6 +117,25 @@ def measured_by(scene: Scene, cohort: Sequence[ClientSpec], bodies: Mapping[int,
         alone = own_gains or bodies[client.id] == nothing
         measurers[client.id] = client.id if alone else first.setdefault(bodies[client.id], client.id)
     return measurers
+
+
+@contextmanager
+def server_at_work(
+    federation: Federation, state: ServerState, transport: Transport
+) -> Iterator[Callable[[], ServerState]]:
+    """What the server does while clients train: in a thread where it would be idle, before they begin where it is not.
+
+    Either way it begins from the same state and computes on one thread, so the result is the same.
+    """
+    method = federation.method
+    if not isinstance(method, WorksMeanwhile):
+        yield lambda: state
+    elif transport.remote:
+        with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as thread:
+            yield thread.submit(method.meanwhile, federation.scene, state).result
+    else:
+        done = method.meanwhile(federation.scene, state)
+        yield lambda: done
 
 
 class Admitted(NamedTuple):

@@ -53,6 +53,8 @@ class ProcessPool:
     that took longest last time go first, so that no worker is left alone with a slow one at the end.
     """
 
+    remote = True
+
     def __init__(self, workers: int, make_clients: Callable[[], Clients]) -> None:
         self._make_clients = make_clients
         self._seconds: dict[int, float] = {}

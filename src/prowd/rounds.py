@@ -34,6 +34,8 @@ class RoundReport:
     asked: int
     lost: Sequence[Absence] = field(default_factory=tuple)
     refused: Sequence[Absence] = field(default_factory=tuple)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What the method noted down to explain the round."""
     seconds: float = 0.0
 
     def line(self) -> dict[str, Any]:
@@ -48,6 +50,7 @@ class RoundReport:
                 "lost": [vars(absence) for absence in self.lost],
                 "refused": [vars(absence) for absence in self.refused],
             },
+            "notes": dict(self.notes),
             "seconds": round(self.seconds, 3),
         }
 

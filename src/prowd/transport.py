@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from prowd.client import Clients
 from prowd.wire import Parcel
@@ -17,6 +17,10 @@ __all__ = ["InProcess", "Transport"]
 
 class Transport(Protocol):
     """Delivers tasks and brings back updates, in any order."""
+
+    @property
+    def remote(self) -> bool:
+        """Whether clients compute elsewhere, so that the server is idle while they do."""
 
     def exchange(self, parcels: Mapping[int, Parcel]) -> Iterator[tuple[int, bytes]]:
         """Send each client its parcel; yield (client, reply) as replies come in."""
@@ -30,6 +34,7 @@ class InProcess:
     """All clients in this process, one after the other."""
 
     clients: Clients
+    remote: ClassVar[bool] = False
 
     def exchange(self, parcels: Mapping[int, Parcel]) -> Iterator[tuple[int, bytes]]:
         """Answer for each client in turn."""

@@ -82,6 +82,7 @@ class FakeTransport:
     order: Callable[[list[int]], list[int]] = field(default=lambda clients: clients)
     sent: dict[int, bytes] = field(default_factory=dict)
     came: dict[int, bytes] = field(default_factory=dict)
+    remote: bool = False
 
     def exchange(self, parcels: Mapping[int, Parcel]) -> Iterator[tuple[int, bytes]]:
         self.sent = {client: parcel.join() for client, parcel in parcels.items()}

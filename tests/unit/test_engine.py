@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -383,3 +384,40 @@ def test_with_local_gains_no_two_float_clients_have_the_same_model(tmp_path: Pat
     given = replace(given, scene=replace(given.scene, local=local))
     _, second = run_round(given, start, FakeTransport(answers(given, tmp_path)))
     assert asked(given, second) == [(1, 1), (1, 1), (0, 1), (1, 1), (1, 1)]
+
+
+@dataclass(frozen=True)
+class Busy(FedAvg):
+    """A method whose server notes down in which thread it worked, and from what."""
+
+    seen: list[tuple[bool, int]] = field(default_factory=list)
+
+    def meanwhile(self, scene: Scene, state: ServerState) -> ServerState:
+        self.seen.append((threading.current_thread() is threading.main_thread(), torch.get_num_threads()))
+        return replace(state, memory={"worked": torch.tensor(state.round)})
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_the_server_works_while_clients_train(remote: bool, tmp_path: Path) -> None:
+    given, method = scene(INT8, FLOAT32), Busy()
+    transport = FakeTransport(honest(given, method, tmp_path), remote=remote)
+    state = replace(method.init(given), round=3)
+    _, after = run_round(Federation(given, method, rounds=4, cohort=2), state, transport)
+    assert int(after.memory["worked"]) == 3
+    (found,) = method.seen
+    assert found[0] is not remote, "in a thread of its own where clients compute elsewhere"
+    assert found[1] == 1 or not remote, "on one core, for the bits to be the same"
+    plain = run_round(Federation(given, FedAvg(), rounds=4, cohort=2), state, transport)[1]
+    assert same(plain.model, after.model)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_fault_in_the_server_s_own_work_is_not_lost(remote: bool, tmp_path: Path) -> None:
+    class Broken(Busy):
+        def meanwhile(self, scene: Scene, state: ServerState) -> ServerState:
+            raise RunError("the fit diverged")
+
+    given, method = scene(INT8, FLOAT32), Broken()
+    transport = FakeTransport(honest(given, method, tmp_path), remote=remote)
+    with pytest.raises(RunError, match="the fit diverged"):
+        run_round(Federation(given, method, rounds=1, cohort=2), method.init(given), transport)

@@ -14,7 +14,8 @@ from prowd.bits import FLOAT32
 from prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, dequantize
 from prowd.errors import ConfigError
 from prowd.methods import FedAvg, ProWD, ProWDDeq, ProWDSwa, ServerState
-from prowd.methods.prowd import HIGH, LOW, PHI
+from prowd.methods.lifting import LAST, PHI, Lifter
+from prowd.methods.prowd import HIGH, LOW
 from prowd.models import Architecture, Conv, Flatten, Linear
 from prowd.quantize import QTensor, Weights, quantize, ternarize
 from prowd.scene import ClientSpec, Scene
@@ -175,10 +176,51 @@ def test_a_ladder_without_a_client_s_width_is_refused_at_the_start() -> None:
     assert ProWD(ladder="int4, int6, float32").init(given).memory
 
 
-def test_prowd_survives_a_restart(tmp_path: Path) -> None:
+def test_a_concurrent_fit_is_an_inline_fit_a_round_later() -> None:
+    given = conv_scene()
+    inline, concurrent = ProWDDeq(dequantizer=SMALL), ProWDDeq(dequantizer=SMALL, fit="concurrent")
+    first = replace(concurrent.aggregate(given, concurrent.init(given), random_updates(given, 1)), round=1)
+    assert same(phi_of(first), phi_of(inline.init(given))), "nothing to learn from before the first round"
+    worked = concurrent.meanwhile(given, first)
+    late = inline.aggregate(given, replace(inline.init(given), round=1), random_updates(given, 1))
+    assert same(phi_of(worked), phi_of(late)), "the same fit, with the random stream of its round"
+    second = concurrent.aggregate(given, worked, random_updates(given, 2))
+    assert same(phi_of(second), phi_of(worked))
+    assert second.notes["phi"] == late.notes["phi"]
+    last = {name: tensor for name, tensor in second.memory.items() if name.startswith(LAST)}
+    floats_only = {f"{LAST}{n}/{name}" for n in (2, 3) for name in random_updates(given, 2)[n].weights}
+    assert set(last) == floats_only, "ternary weights teach nothing"
+    assert all(torch.equal(last[f"{LAST}2/{name}"], t.codes) for name, t in random_updates(given, 2)[2].weights.items())
+
+
+def test_native_weights_of_every_width_are_recalled() -> None:
+    given = replace(scene(INT4, INT8, INT16, architecture=conv_scene().architecture), uplink="native", seed=5)
+    given = replace(given, buffer=conv_scene().buffer)
+    method = ProWDDeq(ladder="int4, int8, int16", dequantizer=SMALL, fit="concurrent")
+    random = torch.Generator().manual_seed(1)
+    updates = []
+    for client in given.clients:
+        slots = method.expects(given, client).items()
+        drawn = {name: torch.rand(slot.shape, generator=random) * 2 - 1 for name, slot in slots}
+        weights = {name: quantize(values, client.width) for name, values in drawn.items()}
+        updates.append(Update(1, client.id, client.width, 12, weights))
+    lifter = Lifter(given, Ladder.parse(method.ladder), SMALL)
+    found = lifter.recall(lifter.remember(updates), {client: method.expects(given, client) for client in given.clients})
+    assert [net.width for net in found] == [INT8, INT16]
+    for net, update in zip(found, updates[1:], strict=True):
+        assert all(torch.equal(net.weights[name].value(), update.weights[name].value()) for name in update.weights)
+
+
+def phi_of(state: ServerState) -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in state.memory.items() if name.startswith(PHI)}
+
+
+@pytest.mark.parametrize("fit", ["inline", "concurrent"])
+def test_prowd_survives_a_restart(fit: str, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"clients": "int8:2, float32:2", "steps": 2, "batch": 8, "buffer": 6, "method": "prowd"}
-    options = {"dequantizer": {"epochs": 1, "images": 4}}
+    options = {"dequantizer": {"epochs": 1, "images": 4}, "fit": fit}
     whole = prowd.run(out=tmp_path / "a", data=arrays(), workers=1, rounds=3, options=options, **settings)
-    prowd.run(out=tmp_path / "b", data=arrays(), workers=1, rounds=2, options=options, **settings)
-    prowd.run(resume=tmp_path / "b", data=arrays(), workers=2, rounds=3)
+    prowd.run(out=tmp_path / "b", data=arrays(), workers=2, rounds=2, options=options, **settings)
+    prowd.run(resume=tmp_path / "b", data=arrays(), workers=1, rounds=3)
     assert outcome(tmp_path / "b") == outcome(whole.path)
+    assert [len(line["notes"]["phi"]["recon"]) for line in whole.rounds] == [int(fit == "inline"), 1, 1]

@@ -1,6 +1,6 @@
 """Federated methods, one file each, both halves in it."""
 
-from prowd.methods.base import Device, Method, ServerState, Slot
+from prowd.methods.base import Device, Method, Notes, ServerState, Slot, WorksMeanwhile
 from prowd.methods.fedavg import FedAvg
 from prowd.methods.fedcomgate import FedComGate
 from prowd.methods.fedpaq import FedCom, FedPaq
@@ -22,11 +22,13 @@ __all__ = [
     "FedProx",
     "Local",
     "Method",
+    "Notes",
     "ProWD",
     "ProWDDeq",
     "ProWDSwa",
     "ServerState",
     "Slot",
+    "WorksMeanwhile",
     "anchored",
     "find_method",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -15,7 +15,10 @@ from prowd.scene import ClientSpec, Scene
 from prowd.training import Examples
 from prowd.wire import Task, Update
 
-__all__ = ["Device", "Method", "ServerState", "Slot"]
+__all__ = ["Device", "Method", "Notes", "ServerState", "Slot", "WorksMeanwhile"]
+
+Notes = Mapping[str, Any]
+"""Figures that explain a round: plain JSON values, for rounds.jsonl."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class ServerState:
     round: int
     model: Mapping[str, Tensor]
     memory: Mapping[str, Tensor] = field(default_factory=dict)
+    notes: Notes = field(default_factory=dict)
+    """What the method has to say of the round just aggregated; reported with it, and then forgotten."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +72,11 @@ class Method(Protocol):
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Server: the next state, from the updates in client order (at least one)."""
+
+
+@runtime_checkable
+class WorksMeanwhile(Protocol):
+    """A method whose server has something to do while clients train."""
+
+    def meanwhile(self, scene: Scene, state: ServerState) -> ServerState:
+        """Server: work that needs nothing but the last round's state; what it returns is what is aggregated into."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from prowd.bits import INT2
+from prowd.bits import INT2, Bitwidth
 from prowd.float32 import initial_gains
 from prowd.methods.base import Device, ServerState, Slot
 from prowd.models.architecture import gain_name, init_limit, weight_name
@@ -25,14 +25,17 @@ __all__ = [
     "average",
     "global_model",
     "initial_state",
+    "is_low",
     "local_round",
     "model_slots",
     "quantized_model",
     "reply",
     "rescaled",
     "shares",
+    "side_averages",
     "uplink",
     "uplink_slots",
+    "values",
 ]
 
 MEASURE_RECEIVED, MEASURE_TRAINED = "measure_received", "measure_trained"  # settings of a task
@@ -72,6 +75,12 @@ def uplink_slots(scene: Scene, client: ClientSpec) -> dict[str, Slot]:
     return {name: replace(slot, width=width) for name, slot in model_slots(scene, client).items()}
 
 
+def is_low(scene: Scene, width: Bitwidth) -> bool:
+    """Whether a width is below the mean bitwidth of the federation's widths (Section 4.3); Float32 counts 32."""
+    bits = {client.width.bits for client in scene.clients}
+    return width.bits < sum(bits) / len(bits)
+
+
 def average(tensors: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
     """Weighted mean, summed in float64 in the order given."""
     total = torch.zeros(tensors[0].shape, dtype=torch.float64)
@@ -83,6 +92,24 @@ def average(tensors: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
 def shares(updates: Sequence[Update]) -> list[float]:
     """How much each update counts: by its number of examples."""
     return [float(update.num_examples) for update in updates]
+
+
+def side_averages(
+    scene: Scene, updates: Sequence[Update], values: Sequence[Mapping[str, Tensor]]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Average weights of the low-bit and of the high-bit clients; nothing for a side that is absent."""
+    sides: list[dict[str, Tensor]] = []
+    for low in (True, False):
+        members = [n for n, update in enumerate(updates) if is_low(scene, update.width) == low]
+        counts = shares([updates[n] for n in members])
+        names = scene.architecture.shapes if members else ()
+        sides.append({name: average([values[n][name] for n in members], counts) for name in names})
+    return sides[0], sides[1]
+
+
+def values(updates: Sequence[Update]) -> list[dict[str, Tensor]]:
+    """What was sent, as floats."""
+    return [{name: tensor.value() for name, tensor in update.weights.items()} for update in updates]
 
 
 def global_model(

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
+from prowd.methods.notes import weight_notes
 from prowd.quantize import Weights
 from prowd.scene import ClientSpec, Scene
 from prowd.wire import Task, Update
@@ -45,4 +46,5 @@ class FedAvg:
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Average."""
         shares = common.shares(updates) if self.weighting == "examples" else [1.0] * len(updates)
-        return replace(state, model=common.global_model(scene, state.model, updates, shares))
+        model = common.global_model(scene, state.model, updates, shares)
+        return replace(state, model=model, notes=weight_notes(scene, updates, common.values(updates)))

@@ -12,6 +12,7 @@ from prowd.bits import INT2
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
 from prowd.methods.movement import mean_movement, movement, stepped
+from prowd.methods.notes import weight_notes
 from prowd.quantize import QTensor, Weights
 from prowd.scene import ClientSpec, Scene
 from prowd.seeds import generator
@@ -87,4 +88,5 @@ def moved(scene: Scene, task: Task, device: Device, trained: Weights, bits: Bits
 def advanced(scene: Scene, state: ServerState, updates: Sequence[Update], gamma: float) -> ServerState:
     """Move the shared model by γ times the mean movement."""
     model = stepped(state.model, mean_movement(state.model, updates), gamma)
-    return replace(state, model=common.rescaled(scene, model))
+    arrived = [stepped(state.model, sent, 1.0) for sent in common.values(updates)]
+    return replace(state, model=common.rescaled(scene, model), notes=weight_notes(scene, updates, arrived))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
+from prowd.methods.notes import weight_notes
 from prowd.quantize import Weights
 from prowd.scene import ClientSpec, Scene
 from prowd.training import Correction
@@ -53,7 +54,7 @@ class FedProx:
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Average, as FedAvg does."""
         model = common.global_model(scene, state.model, updates, common.shares(updates))
-        return replace(state, model=model)
+        return replace(state, model=model, notes=weight_notes(scene, updates, common.values(updates)))
 
     def _pull(self, scene: Scene, task: Task, client: ClientSpec) -> Correction:
         anchors = [task.weights[name].value().to(scene.device) for name in scene.architecture.shapes]

@@ -11,6 +11,7 @@ from torch import Tensor
 from prowd.bits import Bitwidth
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
+from prowd.methods.notes import weight_notes
 from prowd.quantize import Weights
 from prowd.scene import ClientSpec, Scene
 from prowd.wire import Task, Update
@@ -59,7 +60,7 @@ class FedGroupedAvg:
             if heard:
                 averaged = common.global_model(scene, _model_of(state, width), heard, common.shares(heard))
                 model |= {f"{width}/{name}": tensor for name, tensor in averaged.items()}
-        return replace(state, model=model)
+        return replace(state, model=model, notes=weight_notes(scene, updates, common.values(updates)))
 
     def learns_from(self, width: Bitwidth, other: Bitwidth) -> bool:
         """Whether a width's model takes in clients of another."""

@@ -10,20 +10,19 @@ import torch
 from annotated_types import Gt, Le
 from torch import Tensor
 
-from prowd.bits import Bitwidth
-from prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, Net, dequantize, fit
-from prowd.errors import ConfigError
+from prowd.dequantizer import DequantizerSettings, Ladder, Net
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
+from prowd.methods.lifting import LAST, Lifter, loss_notes
+from prowd.methods.notes import mask_notes, weight_notes
 from prowd.quantize import Weights
 from prowd.scene import ClientSpec, Scene
-from prowd.seeds import generator
 from prowd.selection import Mask, select
 from prowd.wire import Task, Update
 
 __all__ = ["ProWD", "ProWDDeq", "ProWDSwa"]
 
-PHI, LOW, HIGH = "phi/", "low/", "high/"
+LOW, HIGH = "low/", "high/"  # where the server's memory keeps the averages of the two sides
 Values = Mapping[str, Tensor]
 
 
@@ -34,6 +33,8 @@ class ProWD:
     ladder: str = "int2, int4, int8, int16, float32"
     """Π: must have every width in which weights arrive."""
     dequantizer: DequantizerSettings = field(default_factory=DequantizerSettings)
+    fit: Literal["inline", "concurrent"] = "inline"
+    """When φ is fitted: on a round's weights before it is used on them, or on the last round's while clients train."""
     tau: Annotated[float, Gt(0), Le(1)] = 1.0
     """Largest share of entries that a mask may keep."""
     scope: Literal["tensor", "global"] = "tensor"
@@ -53,14 +54,8 @@ class ProWD:
         state = common.initial_state(scene)
         if not self.dequantizes:
             return state
-        if self.dequantizer.lam > 0 and not len(scene.buffer):
-            raise ConfigError(
-                "buffer: 0 images for the server to distill with; accepted: 1 or more, or dequantizer.lam=0"
-            )
-        ladder = Ladder.parse(self.ladder)
-        ladder.require(slot.width for client in scene.clients for slot in self.expects(scene, client).values())
-        phi = Dequantizer(ladder, self.dequantizer, scene.seed)
-        return replace(state, memory={f"{PHI}{name}": tensor for name, tensor in phi.state().items()})
+        widths = [slot.width for client in scene.clients for slot in self.expects(scene, client).values()]
+        return replace(state, memory=self._lifter(scene).begin(widths))
 
     def dispatch(self, scene: Scene, state: ServerState, client: ClientSpec) -> Weights:
         """Send Q_{s_n}(w_G)."""
@@ -75,48 +70,60 @@ class ProWD:
         """The whole model."""
         return common.uplink_slots(scene, client)
 
+    def meanwhile(self, scene: Scene, state: ServerState) -> ServerState:
+        """Algorithm 2 on the last round's weights, if φ is to be fitted while clients train."""
+        if not self.dequantizes or self.fit == "inline":
+            return state
+        lifter = self._lifter(scene)
+        nets = lifter.recall(state.memory, {client: self.expects(scene, client) for client in scene.clients})
+        return _fitted(lifter, state, nets)
+
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Lines 9 to 11 of Algorithm 1."""
-        phi_state, values = self._lift(scene, state, updates)  # 9: w_n ← φ(w_n)
+        state, values = self._lift(scene, state, updates)  # 9: w_n ← φ(w_n)
         averages, masks = self._select(scene, state, updates, values)  # 10: c*, Eq. 8
         model = self._combine(scene, state, updates, values, masks)  # 11: w_G ← Σ c_n⊙w_n, Eq. 9
-        memory = {**state.memory, **phi_state, **averages}
-        return replace(state, model=common.rescaled(scene, model), memory=memory)
+        explained = weight_notes(scene, updates, common.values(updates), values)
+        return replace(
+            state,
+            model=common.rescaled(scene, model),
+            memory={**state.memory, **averages},
+            notes={**state.notes, **explained, "masks": mask_notes(masks)},
+        )
+
+    def _lifter(self, scene: Scene) -> Lifter:
+        return Lifter(scene, Ladder.parse(self.ladder), self.dequantizer)
 
     def _lift(
         self, scene: Scene, state: ServerState, updates: Sequence[Update]
-    ) -> tuple[dict[str, Tensor], list[dict[str, Tensor]]]:
-        """Fit φ on the round's weights (Algorithm 2), going on from the last round's, and dequantize with it."""
+    ) -> tuple[ServerState, list[dict[str, Tensor]]]:
+        """Fit φ on the round's weights, or keep them for the next fit, and dequantize with it."""
         if not self.dequantizes:
-            return {}, [{name: tensor.value() for name, tensor in update.weights.items()} for update in updates]
-        phi = Dequantizer(Ladder.parse(self.ladder), self.dequantizer, scene.seed).to(scene.device)
-        phi.load({name.removeprefix(PHI): kept for name, kept in state.memory.items() if name.startswith(PHI)})
-        nets = [Net(scene.architecture, _arrived(scene, update), update.weights) for update in updates]
-        fit(phi, nets, scene.buffer, generator(scene.seed, "phi", state.round + 1))
-        with torch.no_grad():
-            values = [dequantize(phi, scene.architecture, update.weights) for update in updates]
-        return {f"{PHI}{name}": tensor for name, tensor in phi.state().items()}, values
+            return state, common.values(updates)
+        lifter = self._lifter(scene)
+        if self.fit == "inline":
+            state = _fitted(lifter, state, lifter.nets(updates))
+        else:
+            kept = {name: tensor for name, tensor in state.memory.items() if not name.startswith(LAST)}
+            state = replace(state, memory={**kept, **lifter.remember(updates)})
+        return state, lifter.lift(state.memory, updates)
 
     def _select(
         self, scene: Scene, state: ServerState, updates: Sequence[Update], values: Sequence[Values]
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    ) -> tuple[dict[str, Tensor], dict[str, Mask]]:
         """Averages of the low-bit and the high-bit side, and the masks of what the low side may contribute.
 
         Without movements of both sides to compare, in the first round or when one is absent, there is no mask.
         """
         if not self.selects:
             return {}, {}
-        low = [_is_low(scene, update.width) for update in updates]
-        now = {
-            **_averages(scene, updates, values, low, LOW),
-            **_averages(scene, updates, values, [not is_low for is_low in low], HIGH),
-        }
+        sides = zip((LOW, HIGH), common.side_averages(scene, updates, values), strict=True)
+        now = {f"{side}{name}": tensor for side, averages in sides for name, tensor in averages.items()}
         names = list(scene.architecture.shapes)
         keys = [f"{side}{name}" for side in (LOW, HIGH) for name in names]
         if any(key not in now or key not in state.memory for key in keys):
             return now, {}
-        moved = {key: now[key] - state.memory[key] for key in keys}
-        return now, {name: mask.kept for name, mask in self._masks(names, moved).items()}
+        return now, self._masks(names, {key: now[key] - state.memory[key] for key in keys})
 
     def _masks(self, names: Sequence[str], moved: Values) -> dict[str, Mask]:
         keep_zeros = self.zeros == "keep"
@@ -135,7 +142,7 @@ class ProWD:
         state: ServerState,
         updates: Sequence[Update],
         values: Sequence[Values],
-        masks: Values,
+        masks: Mapping[str, Mask],
     ) -> dict[str, Tensor]:
         """Average each tensor over those that sent it, of the low-bit clients only what their mask keeps."""
         model = dict(state.model)
@@ -147,10 +154,9 @@ class ProWD:
             if name not in masks:
                 model[name] = common.average(tensors, shares)
                 continue
-            low = [_is_low(scene, updates[n].width) for n in senders]
-            weights = [
-                share * (masks[name].double() if is_low else 1.0) for share, is_low in zip(shares, low, strict=True)
-            ]
+            low = [common.is_low(scene, updates[n].width) for n in senders]
+            mask = masks[name].kept.double()
+            weights = [share * (mask if is_low else 1.0) for share, is_low in zip(shares, low, strict=True)]
             model[name] = self._masked(tensors, weights, sum(shares))
         return model
 
@@ -181,26 +187,7 @@ class ProWDSwa(ProWD):
     dequantizes: ClassVar[bool] = False
 
 
-def _is_low(scene: Scene, width: Bitwidth) -> bool:
-    """Whether a width is below the mean bitwidth of the federation's widths (Section 4.3); Float32 counts 32."""
-    bits = {client.width.bits for client in scene.clients}
-    return width.bits < sum(bits) / len(bits)
-
-
-def _arrived(scene: Scene, update: Update) -> Bitwidth:
-    """The width in which a client's weights came, which is not its own under the ternary uplink."""
-    return update.weights[next(iter(scene.architecture.shapes))].width
-
-
-def _averages(
-    scene: Scene, updates: Sequence[Update], values: Sequence[Values], chosen: Sequence[bool], side: str
-) -> dict[str, Tensor]:
-    """Average weights of one side; nothing, so that the last average stays, when it is absent."""
-    members = [n for n, is_in in enumerate(chosen) if is_in]
-    if not members:
-        return {}
-    shares = common.shares([updates[n] for n in members])
-    return {
-        f"{side}{name}": common.average([values[n][name] for n in members], shares)
-        for name in scene.architecture.shapes
-    }
+def _fitted(lifter: Lifter, state: ServerState, nets: Sequence[Net]) -> ServerState:
+    """The state with φ fitted to some networks, for the round that is being made."""
+    memory, losses = lifter.fit(state.memory, nets, state.round + 1)
+    return replace(state, memory={**state.memory, **memory}, notes={**state.notes, "phi": loss_notes(losses)})

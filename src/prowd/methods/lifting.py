@@ -1,0 +1,100 @@
+"""The dequantizer's place in a federation: φ in the server's memory, fitted round by round, and what it lifts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from prowd.bits import Bitwidth
+from prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, Losses, Net, dequantize, fit
+from prowd.errors import ConfigError
+from prowd.methods.base import Notes, Slot
+from prowd.quantize import QTensor, Weights
+from prowd.scene import ClientSpec, Scene
+from prowd.seeds import generator
+from prowd.wire import Update
+
+__all__ = ["LAST", "PHI", "Lifter", "loss_notes"]
+
+PHI, LAST = "phi/", "last/"  # where the server's memory keeps φ, and the last round's weights
+
+Memory = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Lifter:
+    """φ of one federation. Its parameters, and the weights that it is to learn from, are tensors in a memory."""
+
+    scene: Scene
+    ladder: Ladder
+    settings: DequantizerSettings
+
+    def begin(self, widths: Sequence[Bitwidth]) -> dict[str, Tensor]:
+        """The memory of an untrained φ, for weights that arrive in ``widths``."""
+        if self.settings.lam > 0 and not len(self.scene.buffer):
+            raise ConfigError(
+                "buffer: 0 images for the server to distill with; accepted: 1 or more, or dequantizer.lam=0"
+            )
+        self.ladder.require(widths)
+        return _under(PHI, Dequantizer(self.ladder, self.settings, self.scene.seed).state())
+
+    def fit(self, memory: Memory, nets: Sequence[Net], round_: int) -> tuple[dict[str, Tensor], Losses]:
+        """Algorithm 2, going on from the φ in memory; returns the memory of the fitted one."""
+        phi = self._phi(memory)
+        losses = fit(phi, nets, self.scene.buffer, generator(self.scene.seed, "phi", round_))
+        return _under(PHI, phi.state()), losses
+
+    def lift(self, memory: Memory, updates: Sequence[Update]) -> list[dict[str, Tensor]]:
+        """w_n ← φ(w_n) of all clients."""
+        phi = self._phi(memory)
+        return [dequantize(phi, self.scene.architecture, update.weights) for update in updates]
+
+    def nets(self, updates: Sequence[Update]) -> list[Net]:
+        """The networks of a round, as φ learns from them."""
+        return [self._net(update.weights) for update in updates]
+
+    def remember(self, updates: Sequence[Update]) -> dict[str, Tensor]:
+        """A memory of the weights that have something to teach: those above the foot of the ladder."""
+        teachers = [update for update in updates if self.ladder.entry(self._net(update.weights).width) > 0]
+        return {
+            f"{LAST}{update.client}/{name}": tensor.codes
+            for update in teachers
+            for name, tensor in update.weights.items()
+        }
+
+    def recall(self, memory: Memory, slots: Mapping[ClientSpec, Mapping[str, Slot]]) -> list[Net]:
+        """The networks of a memory, which arrived as ``slots`` says."""
+        nets: list[Net] = []
+        for client, expected in slots.items():
+            found = _within(f"{LAST}{client.id}/", memory)
+            if found:
+                nets.append(self._net({name: QTensor(found[name], slot.width) for name, slot in expected.items()}))
+        return nets
+
+    def _net(self, weights: Weights) -> Net:
+        """A network with the width in which it came, which is not its client's under the ternary uplink."""
+        architecture = self.scene.architecture
+        return Net(architecture, weights[next(iter(architecture.shapes))].width, weights)
+
+    def _phi(self, memory: Memory) -> Dequantizer:
+        phi = Dequantizer(self.ladder, self.settings, self.scene.seed).to(self.scene.device)
+        phi.load(_within(PHI, memory))
+        return phi
+
+
+def loss_notes(losses: Losses) -> Notes:
+    """φ's losses, epoch by epoch."""
+    return {
+        "recon": [round(loss, 6) for loss in losses.recon],
+        "distill": [round(loss, 6) for loss in losses.distill],
+    }
+
+
+def _under(prefix: str, tensors: Memory) -> dict[str, Tensor]:
+    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+
+
+def _within(prefix: str, memory: Memory) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in memory.items() if name.startswith(prefix)}
