@@ -6,6 +6,7 @@ ternary ones; the gains g bring them to the scale the network computes with, sta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -19,7 +20,7 @@ from prowd.lowbit.model import Correction
 from prowd.models.architecture import Architecture, Conv, Flatten, MaxPool, gain_name, weight_name
 from prowd.quantize import QTensor, Weights
 
-__all__ = ["FloatModel", "FloatSettings", "initial_gains"]
+__all__ = ["FloatModel", "FloatSettings", "forward", "initial_gains", "normalised"]
 
 
 @dataclass(frozen=True)
@@ -110,21 +111,26 @@ class FloatModel:
         The strides of a tensor with one channel are ambiguous, and choose the convolution's algorithm: without the
         copy, the last bits of the result would depend on where the images came from.
         """
-        weights = zip(self.vectors, self.gains, strict=True)
-        x = torch.empty_like(images, memory_format=torch.channels_last).copy_(images)
-        for layer in self.architecture.layers:
-            if isinstance(layer, MaxPool):
-                x = F.max_pool2d(x, layer.kernel, layer.stride)
-            elif isinstance(layer, Flatten):
-                x = x.flatten(1)
+        copy = torch.empty_like(images, memory_format=torch.channels_last).copy_(images)
+        return forward(self.architecture, map(normalised, self.vectors, self.gains), copy)
+
+
+def forward(architecture: Architecture, weights: Iterable[Tensor], images: Tensor) -> Tensor:
+    """Logits of the network that computes in floats with these weights, one tensor for each weight layer."""
+    x, remaining = images, iter(weights)
+    for layer in architecture.layers:
+        if isinstance(layer, MaxPool):
+            x = F.max_pool2d(x, layer.kernel, layer.stride)
+        elif isinstance(layer, Flatten):
+            x = x.flatten(1)
+        else:
+            weight = next(remaining)
+            if isinstance(layer, Conv):
+                x = F.conv2d(x, weight, None, layer.stride, layer.padding)
             else:
-                weight = normalised(*next(weights))
-                if isinstance(layer, Conv):
-                    x = F.conv2d(x, weight, None, layer.stride, layer.padding)
-                else:
-                    x = F.linear(x, weight)
-                x = F.relu(x, inplace=True) if layer.relu else x
-        return x
+                x = F.linear(x, weight)
+            x = F.relu(x, inplace=True) if layer.relu else x
+    return x
 
 
 def normalised(vector: Tensor, gain: Tensor) -> Tensor:

@@ -1,15 +1,14 @@
-"""The fit of φ against Algorithm 2 written out in plain loops, and what must hold of any fit."""
+"""The fit of φ against Algorithm 2 transcribed naively, and what must hold of any fit."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from typing import Literal
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from prowd.bits import FLOAT32, INT2, Bitwidth
@@ -18,6 +17,7 @@ from prowd.errors import ConfigError, RunError
 from prowd.models import Architecture, Conv, Flatten, Linear, MaxPool
 from prowd.quantize import QTensor, quantize
 from prowd.seeds import generator
+from tests.reference import naive_dequantizer
 
 CPU, INT8 = torch.device("cpu"), Bitwidth(8)
 LADDER = Ladder.parse("int2, int4, int8, float32")
@@ -29,6 +29,9 @@ OTHER = Architecture(
     (Conv("a", 1, 8), Conv("z", 8, 8, stride=(2, 2)), Flatten(), Linear("d", 72, 3, relu=False)), (1, 6, 6)
 )
 IMAGES = torch.rand(8, 1, 6, 6, generator=generator(0, "images")) * 2 - 1
+LOSSES, WEIGHTS = 2e-6, 2e-5
+"""What float32 may differ by from the oracle's float64: losses relatively, weights in ±1 absolutely; ten times what is
+seen. Steps amplify it, those of Adam the most where a gradient is hardly there."""
 
 
 @pytest.fixture(autouse=True)
@@ -61,85 +64,14 @@ def make(settings: DequantizerSettings = SMALL, seed: int = 0) -> Dequantizer:
     return phi
 
 
-# --- Algorithm 2, in loops, for one net whose modules all fit one batch -----------------------------------------------
-
-State = dict[str, Tensor]
-
-
-def naive_dense(state: State, name: str, x: Tensor) -> Tensor:
-    features, depth = [x], 5
-    for layer in range(depth):
-        kernel, bias = state[f"{name}.kernels.{layer}"], state[f"{name}.biases.{layer}"]
-        out = F.conv2d(torch.cat(features, 1), kernel, bias, padding=1)
-        features.append(torch.where(out > 0, out, 0.2 * out) if layer < depth - 1 else out)
-    return features[-1]
+def agree(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """The same tensors, entry by entry within the tolerance."""
+    assert list(found) == list(expected)
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor.double(), expected[name], rtol=0.0, atol=WEIGHTS)
 
 
-def naive_block(state: State, j: int, module: Tensor) -> Tensor:
-    """w + 0.1·(ρρ(w) − w) of one module."""
-    w = module[None]
-    for rho in ("inner", "outer"):
-        w1, w2 = w[:, :2], w[:, 2:]
-        w1 = w1 + naive_dense(state, f"blocks.{j}.{rho}.alpha", w2)
-        exponent = 0.8 * (2 / (1 + torch.exp(-naive_dense(state, f"blocks.{j}.{rho}.beta", w1))) - 1)
-        w = torch.cat([w1, w2 * torch.exp(exponent) + naive_dense(state, f"blocks.{j}.{rho}.gamma", w1)], 1)
-    return module + 0.1 * (w[0] - module)
-
-
-def naive_modules(weight: Tensor) -> list[tuple[int, int, Tensor]]:
-    """(first output, first input, 4×6×6 module), kernel by kernel."""
-    found = []
-    for o in range(0, weight.shape[0], 4):
-        for i in range(0, weight.shape[1], 4):
-            rows = [
-                torch.cat([torch.cat([weight[o + c, i + 2 * y + x] for x in (0, 1)], 1) for y in (0, 1)])
-                for c in range(4)
-            ]
-            found.append((o, i, torch.stack(rows)))
-    return found
-
-
-def naive_network(net: Net, weights: State) -> Tensor:
-    """softmax f(u; weights), layer by layer for NET; α is 1, 2, 4, 2 for fan-ins 9, 36, 72, 36."""
-    effective = {}
-    for name, alpha in zip("abcd", (1, 2, 4, 2), strict=True):
-        weight = weights[f"{name}.weight"]
-        if net.width == FLOAT32:
-            gain = net.weights[f"{name}.gain"].codes
-            channels = [gain[o] * weight[o] / weight[o].square().sum().sqrt() for o in range(len(weight))]
-            effective[name] = torch.stack(channels)
-        else:
-            effective[name] = weight / alpha
-    x = F.relu(F.conv2d(IMAGES, effective["a"], padding=1))
-    x = F.max_pool2d(F.relu(F.conv2d(x, effective["b"], padding=1)), 2)
-    x = F.relu(F.conv2d(x, effective["c"], padding=1)).flatten(1) @ effective["d"].T
-    return torch.exp(x) / torch.exp(x).sum(1, keepdim=True)
-
-
-def naive_losses(state: State, net: Net, chosen: set[int]) -> tuple[Tensor, Tensor]:
-    """Lines 1 to 6 of Algorithm 2 for the chosen modules, numbered through the layers b and c."""
-    j = LADDER.widths.index(net.width)
-    true = {name: net.weights[name].value() for name in NET.shapes}
-    recon, count, number = torch.zeros(()), 0, 0
-    exchanged = {name: weight.clone() for name, weight in true.items()}
-    for name in ("b.weight", "c.weight"):
-        for o, i, module in naive_modules(true[name]):
-            if number in chosen:
-                q = [quantize(module, width).value() for width in LADDER.widths[:j]] + [module.clamp(-1, 1)]
-                for rung, (low, high) in enumerate(pairwise(q)):
-                    recon = recon + (high - naive_block(state, rung, low)).abs().mean()
-                climbing = q[0]
-                for rung in range(j):
-                    climbing = naive_block(state, rung, climbing)
-                for c in range(4):
-                    for kernel in range(4):
-                        y, x = 3 * (kernel // 2), 3 * (kernel % 2)
-                        exchanged[name][o + c, i + kernel] = climbing[c, y : y + 3, x : x + 3]
-                count += 1
-            number += 1
-    target, predicted = naive_network(net, true), naive_network(net, exchanged)
-    cosines = [torch.dot(p, q) / (p.norm() * q.norm()) for p, q in zip(target, predicted, strict=True)]
-    return recon / count, -torch.stack(cosines).mean()
+# --- Algorithm 2 -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [FLOAT32, INT8, Bitwidth(4)], ids=str)
@@ -148,29 +80,42 @@ def test_losses_of_algorithm_2(width: Bitwidth, chosen: list[int]) -> None:
     phi, net = make(), received(width)
     with torch.no_grad():
         found = losses(phi, Source(net, LADDER, 4, CPU), torch.tensor(chosen), IMAGES)
-        expected = naive_losses(phi.state(), net, set(chosen))
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        theta = {name: tensor.double() for name, tensor in phi.state().items()}
+        expected = naive_dequantizer.losses(theta, net, chosen, IMAGES, LADDER, SMALL)
+    torch.testing.assert_close(found, expected, rtol=LOSSES, atol=0.0, check_dtype=False)
 
 
-@pytest.mark.parametrize("width", [FLOAT32, INT8], ids=str)
-def test_one_step_of_algorithm_2(width: Bitwidth) -> None:
-    settings = replace(SMALL, optimizer="sgd", lr=0.5, momentum=0.0, noise=0.0, lam=0.7)
-    phi, net = make(settings), received(width)
-    state = {name: tensor.requires_grad_() for name, tensor in phi.state().items()}
-    recon, distill = naive_losses(state, net, {0, 1, 2, 3})
-    torch.autograd.backward(recon + 0.7 * distill)
-    report = fit(phi, [net], IMAGES, generator(0, "fit"))
-    assert list(report.recon) == pytest.approx([recon.item()], rel=1e-5)
-    assert list(report.distill) == pytest.approx([distill.item()], rel=1e-5)
+@pytest.mark.parametrize("form", ["residual", "printed"])
+@pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 0.2), ("adam", 0.01)])
+def test_a_whole_fit_is_algorithm_2(
+    form: Literal["residual", "printed"], optimizer: Literal["sgd", "adam"], lr: float
+) -> None:
+    """Twelve steps, on networks of three widths and two architectures, that move every tensor of φ."""
+    settings = DequantizerSettings(
+        4, 2, 3, 0.3, form, optimizer, lr, momentum=0.8, batch=3, epochs=2, lam=0.7, noise=0.2, images=5
+    )
+    nets = [received(FLOAT32, 1), received(INT2, 2), received(INT8, 3), received(FLOAT32, 4, OTHER, gains=False)]
+    phi = make(settings, seed=1)
+    start, naive = phi.state(), naive_dequantizer.Fit(phi.state(), LADDER, settings)
+    naive.run(nets, IMAGES, generator(1, "fit"))
+    report = fit(phi, nets, IMAGES, generator(1, "fit"))
+    assert report.recon == pytest.approx(naive.recon, rel=LOSSES)
+    assert report.distill == pytest.approx(naive.distill, rel=LOSSES)
+    assert all((parameter - start[name]).abs().max() > 10 * WEIGHTS for name, parameter in phi.state().items())
+    agree(phi.state(), naive.theta)
+    for net in nets:
+        expected = naive_dequantizer.dequantize(naive.theta, net.architecture, net.weights, LADDER, settings)
+        agree(dequantize(phi, net.architecture, net.weights), expected)
+
+
+@pytest.mark.parametrize("width", [INT8, Bitwidth(4)], ids=str)
+def test_blocks_above_a_width_rest(width: Bitwidth) -> None:
+    phi = make(replace(SMALL, batch=2))
+    before = phi.state()
+    fit(phi, [received(width)], IMAGES, generator(0, "fit"))
     for name, parameter in phi.state().items():
-        block = int(name.split(".")[1])
-        gradient = state[name].grad
-        if block >= LADDER.entry(width):
-            assert gradient is None
-            assert torch.equal(parameter, state[name].detach())
-        else:
-            assert gradient is not None
-            torch.testing.assert_close(parameter, state[name].detach() - 0.5 * gradient, rtol=1e-5, atol=2e-6)
+        rests = int(name.split(".")[1]) >= LADDER.entry(width)
+        assert torch.equal(parameter, before[name]) == rests
 
 
 # --- What holds of any fit -------------------------------------------------------------------------------------------

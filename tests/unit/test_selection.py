@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prowd import selection
-from prowd.selection import Mask, select
+from prowd.selection import Mask, select, sizes
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Floats]
@@ -176,8 +175,8 @@ def test_tau_out_of_range(tau: float) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_not_finite(value: float) -> None:
-    for at in (0, 2 * selection.BLOCK):
-        bad, good = torch.ones(2 * selection.BLOCK + 1), torch.zeros(2 * selection.BLOCK + 1)
+    for at in (0, 2 * sizes.BLOCK):
+        bad, good = torch.ones(2 * sizes.BLOCK + 1), torch.zeros(2 * sizes.BLOCK + 1)
         bad[at] = value
         with pytest.raises(ValueError, match="delta_low has entries that are not finite"):
             select(bad, good)
@@ -224,7 +223,7 @@ def test_passes_over_blocks_samples_and_digits(
     kind: str, block: int, small: int, sample: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, size in (("BLOCK", block), ("SMALL", small), ("SAMPLE", sample)):
-        monkeypatch.setattr(selection, name, size)
+        monkeypatch.setattr(sizes, name, size)
     for tau in (1.0, 0.4, 0.05):
         limit = math.floor(tau * 60)
         for low, high, summit in zip(*pairs(kind, 2, 60), summits(kind, limit), strict=True):
@@ -239,8 +238,8 @@ def test_passes_over_blocks_samples_and_digits(
 def test_large_arrays_are_solved_as_small_ones(kind: str, tau: float, monkeypatch: pytest.MonkeyPatch) -> None:
     low, high = (tensor.view(-1) for tensor in pairs(kind, 1, 100_000))
     sorted_at_once = select(low, high, tau)
-    monkeypatch.setattr(selection, "SMALL", 2000)
-    monkeypatch.setattr(selection, "SAMPLE", 1000)
+    monkeypatch.setattr(sizes, "SMALL", 2000)
+    monkeypatch.setattr(sizes, "SAMPLE", 1000)
     mask = select(low, high, tau)
     assert mask.cosine_after == pytest.approx(sorted_at_once.cosine_after, rel=1e-13)
     assert mask.kept.equal(sorted_at_once.kept)

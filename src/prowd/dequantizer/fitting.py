@@ -29,8 +29,11 @@ def fit(phi: Dequantizer, nets: Sequence[Net], buffer: Tensor, random: torch.Gen
     """Fit φ, in place, to one round's networks and the server's buffer U, images in [−1, 1].
 
     A step takes modules of one network, as Algorithm 2 does; an epoch takes every module of every network once, in
-    random order. Only the blocks below a network's width learn from it; networks at the foot of the ladder teach
-    nothing. The parameters go on from where they are; the optimizer starts afresh.
+    random order. Only the blocks below a network's width learn from it, the others and their momentum rest; networks
+    at the foot of the ladder teach nothing. The parameters go on from where they are; the optimizer starts afresh.
+
+    For each epoch are drawn an order of each network's modules and one of the batches, for each batch an order of the
+    buffer, whose first images are u, and their noise.
     """
     settings = phi.settings
     device = next(phi.parameters()).device

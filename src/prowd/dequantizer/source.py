@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from prowd.bits import Bitwidth
 from prowd.dequantizer.modules import assemble, cut, eligible, side
 from prowd.dequantizer.settings import Ladder
-from prowd.float32 import initial_gains, normalised
-from prowd.models.architecture import Architecture, Conv, Flatten, MaxPool, gain_name, weight_name
+from prowd.float32 import forward, initial_gains, normalised
+from prowd.models.architecture import Architecture, gain_name, weight_name
 from prowd.quantize import Weights, quantize
 
 __all__ = ["Net", "Source"]
@@ -61,7 +61,7 @@ class Source:
             self._effective(index, exchanged[weight_name(layer)]) if weight_name(layer) in exchanged else true
             for index, (layer, true) in enumerate(zip(self.architecture.weight_layers, self.effective, strict=True))
         ]
-        return F.softmax(_forward(self.architecture, weights, images), 1)
+        return F.softmax(forward(self.architecture, weights, images), 1)
 
     def _tensors(self, modules: Tensor) -> Mapping[str, Tensor]:
         parts = zip(self.names, modules.tensor_split(self.ends[:-1]), strict=True)
@@ -70,21 +70,3 @@ class Source:
     def _effective(self, index: int, vector: Tensor) -> Tensor:
         gain = self.gains.get(gain_name(self.architecture.weight_layers[index]))
         return vector / self.architecture.alphas[index] if gain is None else normalised(vector, gain)
-
-
-def _forward(architecture: Architecture, weights: Sequence[Tensor], images: Tensor) -> Tensor:
-    """Logits of the float network with these weights."""
-    x, remaining = images, iter(weights)
-    for layer in architecture.layers:
-        if isinstance(layer, MaxPool):
-            x = F.max_pool2d(x, layer.kernel, layer.stride)
-        elif isinstance(layer, Flatten):
-            x = x.flatten(1)
-        else:
-            weight = next(remaining)
-            if isinstance(layer, Conv):
-                x = F.conv2d(x, weight, None, layer.stride, layer.padding)
-            else:
-                x = F.linear(x, weight)
-            x = F.relu(x) if layer.relu else x
-    return x
