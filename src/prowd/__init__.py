@@ -6,7 +6,7 @@
 """
 
 from prowd._version import __version__
-from prowd.api import convert, run
+from prowd.api import compare, convert, run
 from prowd.errors import ProwdError
 
-__all__ = ["ProwdError", "__version__", "convert", "run"]
+__all__ = ["ProwdError", "__version__", "compare", "convert", "run"]

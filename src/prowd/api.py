@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from prowd.bits import Bitwidth
+    from prowd.comparison import Comparison
     from prowd.session import RunResult
     from prowd.training import Model
 
-__all__ = ["convert", "run"]
+__all__ = ["compare", "convert", "run"]
 
 
 def run(
@@ -43,18 +44,14 @@ def run(
 
     Scripts that use more than one worker need the usual ``if __name__ == "__main__":`` guard.
     """
-    import multiprocessing
-
     from rich.console import Console
 
     from prowd.console import RunView
     from prowd.errors import ConfigError
     from prowd.session import Session
 
-    if getattr(multiprocessing.current_process(), "_inheriting", False):  # a worker that is importing the user's script
-        raise ConfigError('prowd.run: call it under `if __name__ == "__main__":`, which worker processes skip')
-    if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise ConfigError(f"workers: {workers!r} is wrong; accepted: 1 or more")
+    _refuse_in_a_worker("prowd.run")
+    _check_workers(workers)
     if resume is not None and (source, out, model) != (None, None, None):
         raise ConfigError("resume: goes with neither source, out nor model, which the run directory already has")
     settings |= {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
@@ -70,6 +67,80 @@ def run(
     finally:
         if view is not None:
             view.close()
+
+
+def compare(
+    source: str | Path | None = None,
+    *,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    baseline: str = "fedavg",
+    data: str | Path | Mapping[str, Any] | None = None,
+    model: str | nn.Sequential | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> Comparison:
+    """Run methods over seeds, in parallel, and return their table; what is already made is not made again.
+
+    Args:
+        source: a preset's name or the path of a TOML file; by default ``quick``.
+        methods: names of methods, your own as ``FILE.py:CLASS`` or ``package.module:CLASS``; by default what the source
+            suggests, or FedAvg and ProWD.
+        seeds: one run for each, of every method; by default what the source suggests, or 0, 1, 2.
+        out: the directory of the comparison; by default one under ``runs/``, the same for the same settings.
+        workers: processes at work at once; by default one a core. Results do not depend on it.
+        baseline: the method with which the others are compared, seed by seed.
+        data, model, progress, settings: as in ``prowd.run``; an option without a method's name, such as
+            ``options={"tau": 0.5}``, is for every method that has it.
+
+    Runs that failed are in ``failures`` with their reasons, and not in ``rows``.
+    """
+    from rich.console import Console
+
+    from prowd.assembly import as_arrays
+    from prowd.comparison import Onlooker, cores_for, make, make_plan
+    from prowd.console import ComparisonView
+    from prowd.settings import read_suggestion
+
+    _refuse_in_a_worker("prowd.compare")
+    _check_workers(workers)
+    settings |= {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
+    suggested = read_suggestion(source or "quick")
+    plan = make_plan(
+        source or "quick",
+        settings,
+        list(suggested.methods if methods is None else methods),
+        list(suggested.seeds if seeds is None else seeds),
+        out=Path(out) if out else None,
+        arrays=None if isinstance(data, str | Path) else as_arrays(data),
+        model=None if isinstance(model, str) else model,
+    )
+    cores = workers or cores_for(plan)
+    if not progress:
+        return make(plan, baseline, cores, Onlooker())
+    view = ComparisonView(Console(), plan, cores)
+    try:
+        return make(plan, baseline, cores, view)
+    finally:
+        view.close()
+
+
+def _refuse_in_a_worker(name: str) -> None:
+    import multiprocessing
+
+    from prowd.errors import ConfigError
+
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # a worker that is importing the user's script
+        raise ConfigError(f'{name}: call it under `if __name__ == "__main__":`, which worker processes skip')
+
+
+def _check_workers(workers: int | None) -> None:
+    from prowd.errors import ConfigError
+
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise ConfigError(f"workers: {workers!r} is wrong; accepted: 1 or more")
 
 
 def convert(

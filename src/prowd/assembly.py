@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from prowd import data as datasets
 from prowd.bits import parse_mix
@@ -20,9 +23,31 @@ from prowd.models import Architecture, build
 from prowd.options import make_method
 from prowd.scene import ClientSpec, LocalSettings, Scene
 
-__all__ = ["ARRAYS", "Arrays", "ClientsFactory", "as_used", "assemble", "check_same_data", "load_data", "make_clients"]
+__all__ = [
+    "Arrays",
+    "ClientsFactory",
+    "as_arrays",
+    "as_used",
+    "assemble",
+    "check_same_data",
+    "load_data",
+    "make_clients",
+]
 
 Arrays = dict[str, NDArray[Any]]
+
+
+def as_arrays(data: object) -> Arrays | None:
+    """Arrays given through the Python API, as numpy."""
+    if data is None:
+        return None
+    if not isinstance(data, Mapping) or sorted(data) != sorted(ARRAYS):
+        found = sorted(data) if isinstance(data, Mapping) else type(data).__name__
+        raise DataError(f"data: {found}; accepted: a dict of the arrays {', '.join(ARRAYS)}")
+    return {
+        name: array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)
+        for name, array in data.items()
+    }
 
 
 def load_data(config: RunConfig, arrays: Arrays | None = None, progress: Progress | None = None) -> Dataset:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,11 +16,13 @@ from prowd.bits import parse_mix
 from prowd.errors import ConfigError, near
 from prowd.float32 import FloatSettings
 from prowd.lowbit.model import LowBitSettings
+from prowd.methods import anchored
 from prowd.models import MODELS, Layer
 from prowd.options import explain, make_method, override, own_options
 from prowd.scene import Operation, Rescale, Uplink
+from prowd.settings import read_settings
 
-__all__ = ["RunConfig", "load_config", "presets", "read_settings", "validate"]
+__all__ = ["RunConfig", "load_config", "validate", "with_full_paths"]
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_ .+-]{0,99}$"  # it becomes part of a folder's name
 
@@ -109,37 +108,9 @@ class RunConfig(BaseModel):
         return tomli_w.dumps(self.model_dump(mode="json"))
 
 
-def presets() -> dict[str, str]:
-    """Names of the built-in configurations and what their first comment line says of them."""
-    folder = resources.files("prowd") / "presets"
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
-    return {file.name.removesuffix(".toml"): file.read_text("utf-8").partition("\n")[0].lstrip("# ") for file in files}
-
-
 def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -> RunConfig:
     """Read a preset or a TOML file, change single settings (dotted names reach into tables), and validate."""
     return validate(override(read_settings(source), settings or {}))
-
-
-def read_settings(source: str | Path) -> dict[str, Any]:
-    """The settings that a preset or a TOML file gives, as they are written."""
-    if str(source) in presets():
-        text = (resources.files("prowd") / "presets" / f"{source}.toml").read_text("utf-8")
-    elif Path(source).suffix == ".toml" or Path(source).is_file():
-        try:
-            text = Path(source).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"configuration file {source} cannot be read: {error}") from error
-    else:
-        names = list(presets())
-        accepted = f"{', '.join(names)}, or a .toml file{near(str(source), names)}"
-        raise ConfigError(f"preset: {str(source)!r} is unknown; accepted: {accepted}")
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{source} is not valid TOML: {error}") from error
-    values.setdefault("name", re.sub(r"[^A-Za-z0-9_ .+-]", "_", Path(source).stem)[:100])
-    return values
 
 
 def validate(values: Mapping[str, Any]) -> RunConfig:
@@ -160,6 +131,13 @@ def validate(values: Mapping[str, Any]) -> RunConfig:
         found = f"{len(config.layers)} layers for model {config.model!r}"
         raise ConfigError(f"layers: {found}; accepted: some for model 'custom', none for a named one")
     return config
+
+
+def with_full_paths(config: RunConfig) -> RunConfig:
+    """Name files of data and of code by their full paths, so that a run can be resumed from another folder."""
+    is_file = config.data.lower().endswith(".npz")
+    data = str(Path(config.data).expanduser().resolve()) if is_file else config.data
+    return config.model_copy(update={"data": data, "method": anchored(config.method)})
 
 
 def _fields_beside(place: Sequence[str]) -> list[str]:

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing as mp
-import os
-import signal
-import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -21,11 +16,10 @@ import torch
 
 from prowd.client import Clients
 from prowd.errors import ClientError, RunError
+from prowd.processes import GUARD, be_a_child, start_child
 from prowd.wire import Parcel
 
 __all__ = ["ProcessPool"]
-
-GUARD = 'A script that runs a federation must do so under `if __name__ == "__main__":`, which worker processes skip.'
 
 log = logging.getLogger(__name__)
 
@@ -95,20 +89,10 @@ class ProcessPool:
             worker.process.join()
 
     def _start(self) -> _Worker:
-        context = mp.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        with _ignoring_interrupts():
-            process.start()
-        theirs.close()
-        return _Worker(process, ours)
+        return _Worker(*start_child(_serve))
 
     def _send(self, worker: _Worker, client: int, parcel: Parcel, key: int) -> None:
-        """Hand a client to a worker, with whatever it does not have yet.
-
-        The devices are not given to the process when it is started: should it die before it reads them, which it does
-        in a script without the guard, the start would wait for ever.
-        """
+        """Hand a client to a worker, with whatever it does not have yet."""
         briefing = None if worker.briefed else self._make_clients
         body = None if key in worker.bodies else parcel.body
         worker.client, worker.began, worker.briefed = client, time.perf_counter(), True
@@ -145,31 +129,9 @@ class ProcessPool:
         return message
 
 
-@contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C from their first moment on: it is the server's to handle."""
-    if threading.current_thread() is not threading.main_thread():  # where signals cannot be set
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _end_with_the_server() -> None:
-    """End this process as soon as the server's is gone, however it went, in the middle of whatever it does."""
-    server = mp.parent_process()
-    if server is not None:
-        wait([server.sentinel])
-        os._exit(1)
-
-
 def _serve(connection: Connection[Any, Any]) -> None:
     """Body of a worker process: answer until the server hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_the_server, daemon=True).start()
+    be_a_child()
     torch.set_num_threads(1)
     clients: Any = None
     bodies: dict[int, bytes] = {}

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 KEPT = 2  # checkpoints: the newest, and one before it in case the newest is damaged
 FORMAT = 1
+LEFTOVERS = ("checkpoints", ".lock")  # all there is of a run that was killed before it began
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class RunDir:
         """Start a new run directory; one that already holds something is left alone."""
         check_free(path)
         try:
-            (path / "checkpoints").mkdir(parents=True)
+            (path / "checkpoints").mkdir(parents=True, exist_ok=True)
             rundir = cls(path, _locked(path))
             atomic_write(path / "config.toml", config.encode())
         except OSError as error:
@@ -177,7 +178,7 @@ def check_free(path: Path) -> None:
     """See that a run can be started in a directory."""
     if (path / "config.toml").exists():
         raise RunError(f"output directory {path} holds another run; continue it with --resume, or name another --out")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and (not path.is_dir() or any(file.name not in LEFTOVERS for file in path.iterdir())):
         raise RunError(f"output directory {path} is not an empty directory; name another --out")
 
 

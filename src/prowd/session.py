@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,30 +10,29 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor, nn
 
 from prowd import engine
 from prowd._version import __version__
 from prowd.assembly import (
-    ARRAYS,
-    Arrays,
     ClientsFactory,
+    as_arrays,
     as_used,
     assemble,
     check_same_data,
     load_data,
     make_clients,
 )
-from prowd.config import RunConfig, load_config, validate
+from prowd.config import RunConfig, load_config, validate, with_full_paths
 from prowd.data import Dataset, Progress
 from prowd.engine import Federation
-from prowd.errors import ConfigError, DataError, RunError
+from prowd.errors import ConfigError, RunError
 from prowd.memory import forget_after
-from prowd.methods import ServerState, anchored, find_method
+from prowd.methods import ServerState, find_method
 from prowd.models import describe
 from prowd.options import override
 from prowd.pool import ProcessPool
+from prowd.processes import available_cores
 from prowd.rounds import RoundReport
 from prowd.rundir import RunDir, check_free, weights_hash
 from prowd.summary import summarise
@@ -92,17 +90,22 @@ class Session:
         """Prepare a new run: everything that can be wrong is found before the directory is made."""
         if out is not None:
             check_free(out)
-        arrays = _arrays(data)
-        config = _anywhere(load_config(source, {**settings, **({"data": "arrays"} if arrays else {})}))
+        arrays = as_arrays(data)
+        config = with_full_paths(load_config(source, {**settings, **({"data": "arrays"} if arrays else {})}))
         raw = load_data(config, arrays, progress)
         dataset = as_used(config, raw)
         if model is not None:
             layers = describe(model, dataset.image_shape).layers
             config = validate(override(config.model_dump(), {"model": "custom", "layers": layers}))
         config = check_same_data(config.model_copy(update={"version": __version__}), raw)
+        return cls.begin(config, dataset, out or _fresh_path(config))
+
+    @classmethod
+    def begin(cls, config: RunConfig, dataset: Dataset, out: Path) -> Session:
+        """Make the directory of a run whose configuration is complete and whose data is as it is used."""
         federation, _ = assemble(config, dataset)
         state = federation.method.init(federation.scene)
-        return cls(config, federation, dataset, RunDir.create(out or _fresh_path(config), config.toml()), state)
+        return cls(config, federation, dataset, RunDir.create(out, config.toml()), state)
 
     @classmethod
     def resume(
@@ -117,7 +120,7 @@ class Session:
             config = load_config(path / "config.toml")
             if config.version != __version__:
                 log.warning("%s was begun by prowd %s and goes on with %s", path, config.version, __version__)
-            raw = load_data(config, _arrays(data), progress)
+            raw = load_data(config, as_arrays(data), progress)
             config = check_same_data(validate(override(config.model_dump(), settings)), raw)
             dataset = as_used(config, raw)
             federation, _ = assemble(config, dataset)
@@ -183,21 +186,7 @@ def default_workers(federation: Federation) -> int:
     """One worker for each core, no more than there are clients; one on an accelerator, which they would share."""
     if federation.scene.device.type != "cpu":
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, federation.cohort))
-
-
-def _arrays(data: object) -> Arrays | None:
-    """Arrays given through the Python API, as numpy."""
-    if data is None:
-        return None
-    if not isinstance(data, Mapping) or sorted(data) != sorted(ARRAYS):
-        found = sorted(data) if isinstance(data, Mapping) else type(data).__name__
-        raise DataError(f"data: {found}; accepted: a dict of the arrays {', '.join(ARRAYS)}")
-    return {
-        name: array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)
-        for name, array in data.items()
-    }
+    return max(1, min(available_cores(), federation.cohort))
 
 
 def _check_fits(state: ServerState, fresh: ServerState, path: Path) -> None:
@@ -209,13 +198,6 @@ def _check_fits(state: ServerState, fresh: ServerState, path: Path) -> None:
             f"the checkpoint of {path} does not fit its config.toml: {name!r} has shape {found.get(name)}; "
             f"accepted: {accepted.get(name)}"
         )
-
-
-def _anywhere(config: RunConfig) -> RunConfig:
-    """Name files of data and of code by their full paths, so that a run can be resumed from another folder."""
-    is_file = config.data.lower().endswith(".npz")
-    data = str(Path(config.data).expanduser().resolve()) if is_file else config.data
-    return config.model_copy(update={"data": data, "method": anchored(config.method)})
 
 
 def _fresh_path(config: RunConfig) -> Path:

@@ -18,8 +18,9 @@ import pytest
 from filelock import FileLock
 
 import prowd
-from prowd.config import load_config, presets
+from prowd.config import load_config
 from prowd.methods import METHODS
+from prowd.settings import presets
 from tests.runs import (
     PROWD,
     ROUND_KEYS,
@@ -39,7 +40,7 @@ from tests.runs import (
     wait_for_rounds,
 )
 
-COMMANDS = ("", "run", "presets", "methods", "data", "data list", "data fetch", "data verify", "completion")
+COMMANDS = ("", "run", "compare", "presets", "methods", "data", "data list", "data fetch", "data verify", "completion")
 QUICK = sets(clients="int8:2, float32:2", rounds=3, steps=2, width=0.25, seed=1)
 
 

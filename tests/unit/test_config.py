@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from prowd import __version__
-from prowd.config import RunConfig, load_config, presets, validate
+from prowd.config import RunConfig, load_config, validate
 from prowd.errors import ConfigError
 from prowd.methods import FedAvg
 from prowd.models import Conv, Flatten, Linear, MaxPool
 from prowd.options import make_method, override
+from prowd.settings import presets
 
 LAYERS = (
     Conv("first", 1, 4, (3, 3), (1, 1), (1, 1), relu=True),

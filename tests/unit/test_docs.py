@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from prowd.bits import FLOAT32
-from prowd.config import RunConfig, presets
+from prowd.config import RunConfig
 from prowd.engine import Federation, run_round
 from prowd.float32 import FloatSettings
 from prowd.lowbit.model import LowBitSettings
 from prowd.methods import METHODS, base, common
 from prowd.quantize import Weights
 from prowd.scene import ClientSpec, Scene
+from prowd.settings import presets
 from prowd.wire import Task, Update
 
 from .scenes import INT8, FakeTransport, honest, same, scene

@@ -1,51 +1,23 @@
-"""What a person sees in a terminal: the live progress of a run, closing tables, download bars."""
+"""The live progress of a run, and its closing table."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from prowd.config import RunConfig
-from prowd.data import Progress as DownloadProgress
+from prowd.console.words import duration, percent, say, size
 from prowd.engine import Federation
 from prowd.methods import ServerState
 from prowd.rounds import RoundReport
 from prowd.session import RunResult, Watcher
 
-__all__ = ["RunView", "download_bar", "result_table", "say", "size"]
-
-UNITS = ("B", "kB", "MB", "GB", "TB")
-
-
-def size(count: float) -> str:
-    """Bytes as people read them."""
-    unit = 0
-    while count >= 1000 and unit < len(UNITS) - 1:
-        count, unit = count / 1000, unit + 1
-    return f"{count:.0f} {UNITS[unit]}" if unit == 0 else f"{count:.1f} {UNITS[unit]}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as h:mm:ss."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
-
-
-def percent(accuracy: Mapping[str, float]) -> str:
-    """Accuracy of every width on one line."""
-    return "  ".join(f"{width} {100 * value:.1f}%" for width, value in accuracy.items())
-
-
-def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is: brackets are brackets, and a long path stays whole."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+__all__ = ["RunView", "result_table"]
 
 
 class RunView(Watcher):
@@ -136,20 +108,3 @@ def result_table(result: RunResult) -> Table:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.2f}%"
-
-
-@contextmanager
-def download_bar(console: Console) -> Iterator[DownloadProgress]:
-    """A progress bar for data that has to be fetched; nothing is shown until there is something to fetch."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-
-        def show(what: str, done: int, total: int | None) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-                if not console.is_terminal:
-                    console.print(what)
-            progress.update(tasks[what], completed=done, total=total)
-
-        yield show

@@ -1,0 +1,126 @@
+"""prowd compare."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from prowd.cli.arguments import complete_config, read_pairs, set_option
+from prowd.cli.main import INTERRUPTED, main
+
+__all__ = ["compare"]
+
+
+@main.command()
+@click.argument("config", default="quick", metavar="[PRESET | FILE.toml]", shell_complete=complete_config)
+@click.option(
+    "--methods",
+    metavar="A,B,...",
+    help="Methods by name, your own as FILE.py:CLASS, or 'all'. Default: what the preset suggests, or fedavg,prowd.",
+)
+@click.option(
+    "--seeds",
+    default="0,1,2",
+    show_default=True,
+    metavar="0,1,...",
+    help="Seeds, as in 0,1,2 or 0-4; one run for each.",
+)
+@set_option
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the runs go. Default: runs/compare-NAME-HASH, the same for the same settings.",
+)
+@click.option(
+    "--baseline", default="fedavg", show_default=True, metavar="NAME", help="The method that others are compared with."
+)
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes at work at once. Default: one a core.")
+def compare(
+    config: str,
+    methods: str | None,
+    seeds: str | None,
+    pairs: Sequence[str],
+    out: Path | None,
+    baseline: str,
+    workers: int | None,
+) -> None:
+    """Compare methods over seeds: make all runs, in parallel, and tabulate them.
+
+    \b
+    Examples:
+      prowd compare quick --methods fedavg,prowd --seeds 0-4
+      prowd compare quick --methods all --seeds 0,1
+      prowd compare table1-50-50-cpu --methods local,fedavg,prowd -s rounds=5 --out runs/mine
+      prowd compare ablation-80-20-cpu             with the methods and seeds that the preset suggests
+      prowd compare quick --methods fedavg,examples/median.py:Median
+      prowd compare quick -s options.prowd.dequantizer.epochs=4 -s lowbit.rate=4.0
+
+    Called again with the same settings it makes only what is missing: finished runs are kept, interrupted ones go on
+    from their last round, methods and seeds may be added. An option such as -s options.tau=0.5 is for every method that
+    has it, -s options.prowd.tau=0.5 for prowd and its ablations.
+
+    \b
+    The directory holds:
+      table.md, table.csv, table.tex   accuracy per width, gap (highest width − lowest), average, as mean ± 95 %
+                                       confidence interval over seeds (Student's t); the paired difference to the
+                                       baseline; bytes a round
+      runs.csv                         a line for each run
+      METHOD-seedN/                    the runs, as `prowd run` leaves them
+    """
+    from prowd.comparison import cores_for, make, make_plan
+    from prowd.console import ComparisonView, comparison_tables, download_bar, say
+    from prowd.settings import read_suggestion
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console(highlight=False)
+    suggested = read_suggestion(config)
+    names = _names(methods) if methods else suggested.methods
+    numbers = _seeds(seeds) if seeds else suggested.seeds
+    with download_bar(console) as progress:
+        plan = make_plan(config, read_pairs(pairs), names, numbers, out=out, progress=progress)
+    cores = workers or cores_for(plan)
+    view = ComparisonView(console, plan, cores)
+    try:
+        found = make(plan, baseline, cores, view)
+    except KeyboardInterrupt:
+        view.close()
+        again = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        say(console, f"\nstopped; finished runs and rounds are saved. Continue with: {again}")
+        sys.exit(INTERRUPTED)
+    finally:
+        view.close()
+    for table in comparison_tables(plan.config, found.rows, baseline) if found.rows else ():
+        console.print(table)
+    if found.rows:
+        say(console, f"tables: {found.path} (table.md, table.csv, table.tex, runs.csv)")
+    if found.failures:
+        say(console, f"{len(found.failures)} of {len(plan.runs)} runs failed and are not in the tables; see above")
+        sys.exit(1)
+
+
+def _names(text: str) -> list[str]:
+    from prowd.methods import METHODS
+
+    return list(METHODS) if text.strip() == "all" else [name.strip() for name in text.split(",")]
+
+
+def _seeds(text: str) -> list[int]:
+    """Read 0,1,2 and 0-4, and both mixed."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = (piece.strip() for piece in part.partition("-"))
+        try:
+            numbers = range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            numbers = range(0)
+        if not numbers or numbers[10_000:]:
+            raise click.UsageError(f"--seeds: {part.strip()!r} is not a seed; accepted: numbers, as in 0,1,2 or 0-4")
+        seeds += numbers
+    return seeds

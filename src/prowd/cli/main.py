@@ -1,0 +1,52 @@
+"""The program itself: its help, and how it answers to errors and to Ctrl-C."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import click
+
+from prowd._version import __version__
+from prowd.errors import ClientError, ProwdError
+
+__all__ = ["INTERRUPTED", "main"]
+
+INTERRUPTED = 130
+
+
+class _Group(click.Group):
+    """Turns the errors prowd raises on purpose into one line and exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ProwdError as error:
+            click.echo(click.style("error:", fg="red", bold=True) + f" {error}", err=True)
+            if isinstance(error, ClientError):
+                click.echo(
+                    "This is a fault in client code, not in your input; the traceback above says where.", err=True
+                )
+            sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("\nstopped", err=True)
+            sys.exit(INTERRUPTED)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="prowd")
+def main() -> None:
+    """Federated learning for devices of unequal precision.
+
+    Clients train in Float32, or exactly as integer arithmetic of 2 to 16 bits would; what they exchange with the
+    server is bit-packed and counted in bytes.
+
+    \b
+    Start here:
+      prowd run                                  the default federation, about a minute
+      prowd run quick -s seed=1 -s rounds=5      the same with other settings
+      prowd run --resume runs/DIR                continue a run that was stopped
+      prowd presets                              what else can be run
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")

@@ -1,0 +1,86 @@
+"""prowd run."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from prowd.cli.arguments import complete_config, read_pairs, set_option
+from prowd.cli.main import INTERRUPTED, main
+
+__all__ = ["run"]
+
+
+@main.command()
+@click.argument("config", default="quick", metavar="[PRESET | FILE.toml]", shell_complete=complete_config)
+@set_option
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Run directory to make. Default: a new one under runs/.",
+)
+@click.option(
+    "--resume", type=click.Path(path_type=Path), metavar="DIR", help="Continue the run in DIR from its last checkpoint."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Processes that train clients. Default: one a core. Results do not depend on it.",
+)
+@click.pass_context
+def run(
+    ctx: click.Context, config: str, pairs: Sequence[str], out: Path | None, resume: Path | None, workers: int | None
+) -> None:
+    """Run a federation and write its results to a run directory.
+
+    \b
+    Examples:
+      prowd run quick -s seed=1 --workers 2
+      prowd run quick -s clients="int6:3, int8:3, int12:2, int16:2" -s uplink=native
+      prowd run table1-50-50-cpu -s rounds=3
+      prowd run my.toml -s float32.lr=0.1 -s data=my.npz --out runs/mine
+      prowd run --resume runs/mine
+
+    \b
+    The run directory holds:
+      config.toml    every setting, with version and seed; `prowd run DIR/config.toml` repeats the run
+      rounds.jsonl   a line a round: accuracy per width, loss, bytes, clients lost and refused, what explains it
+      summary.json   the outcome, with a hash of the final weights
+      checkpoints/   what --resume continues from
+
+    All settings with their defaults: see config.toml of any run, or the README.
+    """
+    given = ctx.get_parameter_source("config") is not click.core.ParameterSource.DEFAULT
+    if resume is not None and (out is not None or given):
+        raise click.UsageError("--resume continues a run as it was begun: it goes with neither a preset nor --out")
+    from prowd.console import RunView, download_bar, result_table, say
+    from prowd.session import Session
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console(highlight=False)
+    settings = read_pairs(pairs)
+    with download_bar(console) as progress:
+        if resume is not None:
+            session = Session.resume(resume, settings, progress=progress)
+        else:
+            session = Session.start(config, settings, out=out, progress=progress)
+    view = RunView(console)
+    try:
+        result = session.run(workers, view)
+    except KeyboardInterrupt:
+        view.close()
+        again = f"prowd run --resume {shlex.quote(str(session.rundir.path))}"
+        say(console, f"\nstopped; finished rounds are saved. Continue with: {again}")
+        sys.exit(INTERRUPTED)
+    finally:
+        view.close()
+    console.print(result_table(result))
+    say(console, f"results: {result.path} (config.toml, rounds.jsonl, summary.json, checkpoints/)")

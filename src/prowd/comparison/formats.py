@@ -1,0 +1,147 @@
+"""A comparison as Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from prowd.comparison.intervals import Estimate
+from prowd.comparison.outcomes import Outcome, Row
+from prowd.config import RunConfig
+from prowd.files import atomic_write
+
+__all__ = ["caption", "interval", "kilobytes", "table_csv", "table_latex", "table_markdown", "write_tables"]
+
+Cells = list[list[str]]
+
+
+def write_tables(path: Path, config: RunConfig, rows: Sequence[Row], outcomes: Sequence[Outcome], base: str) -> None:
+    """Write table.md, table.csv and table.tex, and runs.csv with a line for each run."""
+    texts = {
+        "table.md": table_markdown(config, rows, base),
+        "table.csv": table_csv(rows, base),
+        "table.tex": table_latex(config, rows, base),
+        "runs.csv": runs_csv(outcomes),
+    }
+    for name, text in texts.items():
+        atomic_write(path / name, text.encode())
+
+
+def caption(config: RunConfig, rows: Sequence[Row]) -> str:
+    """What a table is about, in a sentence."""
+    seeds = sorted({row.seeds for row in rows})
+    many = "–".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
+    return (
+        f"{config.name}: {config.data}, clients {config.clients}, {config.rounds} rounds, {many} "
+        f"seed{'' if seeds == [1] else 's'}; accuracy in % after local training, mean ± 95 % confidence interval "
+        f"(Student's t); traffic of all clients together, a round; prowd {config.version}"
+    )
+
+
+def interval(value: Estimate | None, *, signed: bool = False) -> str:
+    """A mean and its interval as people read them."""
+    if value is None:
+        return "–"
+    mean = f"{value.mean:+.2f}" if signed else f"{value.mean:.2f}"
+    return mean if value.half is None else f"{mean} ± {value.half:.2f}"
+
+
+def kilobytes(count: float) -> str:
+    """Bytes a round; two methods that differ by a few bytes are to look different, so the unit is always the same."""
+    return f"{count / 1000:,.1f} kB"
+
+
+def table_markdown(config: RunConfig, rows: Sequence[Row], base: str) -> str:
+    """The table for a README."""
+    header, *body = _cells(rows, base, interval)
+    lines = [" | ".join(cells) for cells in (header, ["---", *["---:"] * (len(header) - 1)], *body)]
+    return "".join(f"| {line} |\n" for line in lines) + f"\n{caption(config, rows)}\n"
+
+
+def table_latex(config: RunConfig, rows: Sequence[Row], base: str) -> str:
+    """The table for a paper; needs booktabs."""
+
+    def cell(value: Estimate | None, *, signed: bool = False) -> str:
+        mean, plus, half = interval(value, signed=signed).replace("–", "--").partition(" ± ")
+        return rf"{mean} \scriptsize($\pm$ {half})" if plus else mean
+
+    header, *body = (" & ".join(_escape(text) for text in cells) for cells in _cells(rows, base, cell))
+    lines = [
+        rf"% {caption(config, rows)}",
+        rf"\begin{{tabular}}{{l{'r' * header.count('&')}}}",
+        r"\toprule",
+        rf"{header} \\",
+        r"\midrule",
+        *(rf"{line} \\" for line in body),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def table_csv(rows: Sequence[Row], base: str) -> str:
+    """The table for a spreadsheet: every mean and every half interval in a column of its own."""
+    widths = _widths(rows)
+    columns = [*widths, "gap", "average", "average as received", f"average against {base}"]
+    header = ["method", "seeds", *(part for name in columns for part in (name, f"{name} ±"))]
+    lines: list[list[object]] = [[*header, "bytes up a round", "bytes down a round"]]
+    for row in rows:
+        values = [*(row.widths.get(width) for width in widths), row.gap, row.average, row.received, row.difference]
+        numbers = [number for value in values for number in ((value.mean, value.half) if value else (None, None))]
+        lines.append([row.method, row.seeds, *map(_number, numbers), row.bytes_up, row.bytes_down])
+    return _csv(lines)
+
+
+def runs_csv(outcomes: Sequence[Outcome]) -> str:
+    """A line for each run."""
+    widths = list(dict.fromkeys(width for outcome in outcomes for width in outcome.trained))
+    when = [f"{width} {state}" for state in ("trained", "received") for width in widths]
+    averages = ["average trained", "average received"]
+    traffic = ["bytes up a round", "bytes down a round"]
+    lines: list[list[object]] = [["method", "seed", *when, *averages, *traffic, "weights_sha256"]]
+    for one in outcomes:
+        values = [found.get(width) for found in (one.trained, one.received) for width in widths]
+        numbers = [*values, one.average, one.average_received]
+        lines.append([one.method, one.seed, *map(_number, numbers), one.bytes_up, one.bytes_down, one.weights_sha256])
+    return _csv(lines)
+
+
+def _cells(rows: Sequence[Row], base: str, show: Callable[..., str]) -> Cells:
+    """The table as text, its header first."""
+    widths = _widths(rows)
+    header = ["method", *widths, "gap", "average", f"against {base}", "as received", "up", "down"]
+    body = [
+        [
+            row.method,
+            *(show(row.widths.get(width)) for width in widths),
+            show(row.gap, signed=True),
+            show(row.average),
+            show(row.difference, signed=True),
+            show(row.received),
+            kilobytes(row.bytes_up),
+            kilobytes(row.bytes_down),
+        ]
+        for row in rows
+    ]
+    return [header, *body]
+
+
+def _widths(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(width for row in rows for width in row.widths))
+
+
+def _number(value: float | None) -> object:
+    return "" if value is None else round(value, 4)
+
+
+def _csv(lines: Sequence[Sequence[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
+
+
+def _escape(text: str) -> str:
+    """What a method's name may hold that LaTeX reads otherwise."""
+    return text.replace("_", r"\_")

@@ -1,0 +1,172 @@
+"""What is to be compared: one run for every method and seed, each with its configuration and its directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from torch import nn
+
+from prowd._version import __version__
+from prowd.assembly import Arrays, as_used, assemble, check_same_data, load_data
+from prowd.config import RunConfig, load_config, validate, with_full_paths
+from prowd.data import Dataset, Progress
+from prowd.errors import ConfigError, RunError
+from prowd.methods import METHODS, Method, find_method
+from prowd.models import describe
+from prowd.options import option_names, override
+from prowd.settings import read_settings
+
+__all__ = ["Plan", "PlannedRun", "make_plan"]
+
+log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+
+DATA = "data.npz"  # where arrays given through the Python API are kept, for all runs to read
+OWN = {"method": "--methods", "seed": "--seeds"}  # what a comparison decides itself
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRun:
+    """One run of a comparison."""
+
+    method: str
+    seed: int
+    config: RunConfig
+    path: Path
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all its rounds are made and summed up."""
+        return self.summary() is not None
+
+    def summary(self) -> dict[str, Any] | None:
+        """What its summary.json says, if it is that of the whole run."""
+        try:
+            found = json.loads((self.path / "summary.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) and found.get("rounds") == self.config.rounds else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of a comparison, seed by seed, and the directory that holds them."""
+
+    path: Path
+    runs: tuple[PlannedRun, ...]
+
+    @property
+    def config(self) -> RunConfig:
+        """What all runs have in common (and the method and seed of the first)."""
+        return self.runs[0].config
+
+
+def make_plan(
+    source: str | Path,
+    settings: Mapping[str, Any],
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    out: Path | None = None,
+    arrays: Arrays | None = None,
+    model: nn.Sequential | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Plan a comparison: everything that can be wrong is found before the first run begins.
+
+    The same settings lead to the same directory, in which what was already made is found again; methods and seeds may
+    be added later.
+    """
+    for key, option in OWN.items():
+        if key in settings:
+            raise ConfigError(f"{key}: a comparison sets it for each run; accepted: {option}")
+    values = override(read_settings(source), settings)
+    classes = [find_method(name) for name in _unique("methods", methods)]
+    _unique("methods", [found.name for found in classes])
+    configs = [_config(values, name, 0, classes) for name in methods]
+    raw = load_data(with_full_paths(configs[0]), arrays, progress)
+    if model is not None:
+        layers = describe(model, as_used(configs[0], raw).image_shape).layers
+        values = override(values, {"model": "custom", "layers": layers})
+    path = out or _place(configs[0].name, values if arrays is None else {**values, "data": raw.digest()})
+    if arrays is not None:
+        values = override(values, {"data": str(path / DATA)})
+    runs = []
+    for seed in _unique("seeds", seeds):
+        for name, found in zip(methods, classes, strict=True):
+            config = with_full_paths(_config(values, name, seed, classes))
+            complete = check_same_data(config.model_copy(update={"version": __version__}), raw)
+            runs.append(PlannedRun(found.name, seed, complete, path / f"{found.name}-seed{seed}"))
+    _rehearse(runs[: len(methods)], raw)
+    for run in runs:
+        _check_same(run)
+    if arrays is not None:
+        _save(arrays, path)
+    return Plan(path, tuple(runs))
+
+
+def _config(values: Mapping[str, Any], method: str, seed: int, classes: Sequence[type[Method]]) -> RunConfig:
+    """The configuration of one run. An option without a method's name is for every method that has it."""
+    options = values.get("options", {})
+    if isinstance(options, Mapping):
+        chosen = find_method(method)
+        names = {*METHODS, *(found.name for found in classes)}
+        somebody = {name for found in classes for name in option_names(found)}
+        for key in options:
+            if key not in names and key not in somebody:
+                raise ConfigError(
+                    f"options.{key}: none of the methods has such an option; "
+                    f"accepted: {', '.join(sorted(somebody)) or 'none'}"
+                )
+        own = {*METHODS, chosen.name, *option_names(chosen)}
+        options = {key: value for key, value in options.items() if key in own}
+    return validate({**values, "method": method, "seed": seed, "options": options})
+
+
+def _unique(field: str, found: Sequence[Item]) -> Sequence[Item]:
+    twice = [item for number, item in enumerate(found) if item in found[:number]]
+    if twice or not found:
+        what = f"{twice[0]} is there twice" if twice else "there are none"
+        raise ConfigError(f"{field}: {what}; accepted: one or more, each once")
+    return found
+
+
+def _place(name: str, values: Mapping[str, Any]) -> Path:
+    """A directory for these settings: other settings have another one."""
+    decisive = {key: value for key, value in values.items() if key not in (*OWN, "version", "data_sha256")}
+    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
+    return Path("runs") / f"compare-{name}-{digest[:8]}"
+
+
+def _save(arrays: Arrays, path: Path) -> None:
+    """Arrays as a file, for all runs to read."""
+    path.mkdir(parents=True, exist_ok=True)
+    np.savez(path / DATA, allow_pickle=False, **arrays)
+
+
+def _rehearse(runs: Sequence[PlannedRun], raw: Dataset) -> None:
+    """Bring every method as far as its first round."""
+    for run in runs:
+        federation, _ = assemble(run.config, as_used(run.config, raw))
+        federation.method.init(federation.scene)
+
+
+def _check_same(run: PlannedRun) -> None:
+    """See that what is in a run's place is that run."""
+    if not (run.path / "config.toml").exists():
+        return
+    found = load_config(run.path / "config.toml")
+    if found.version != __version__:
+        log.warning("%s was begun by prowd %s", run.path, found.version)
+    for field in RunConfig.model_fields:
+        there, here = getattr(found, field), getattr(run.config, field)
+        if field != "version" and there != here:
+            raise RunError(f"{run.path} was made with {field} = {there!r}, now it is {here!r}; name another --out")

@@ -1,0 +1,168 @@
+"""The runs of a plan, in parallel over the cores: a process each, taken up again where it was stopped."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+from prowd.assembly import as_used, load_data
+from prowd.comparison.plan import PlannedRun
+from prowd.config import RunConfig
+from prowd.engine import Federation
+from prowd.errors import ProwdError
+from prowd.methods import ServerState
+from prowd.processes import GUARD, be_a_child, start_child
+from prowd.rounds import RoundReport
+from prowd.session import Session, Watcher
+
+__all__ = ["Onlooker", "execute"]
+
+BEGAN, AT, SAID, DONE, FAILED = "began", "at", "said", "done", "failed"
+
+
+class Onlooker:
+    """Whoever watches a comparison; nothing it does can change the outcome. This one says nothing."""
+
+    def began(self, run: PlannedRun, rounds: int) -> None:
+        """A run begins, or goes on after so many rounds."""
+
+    def moved(self, run: PlannedRun, rounds: float) -> None:
+        """A run has come so far."""
+
+    def said(self, run: PlannedRun, text: str) -> None:
+        """A run has something to say: a client was left out, a file was damaged."""
+
+    def ended(self, run: PlannedRun, failure: str | None) -> None:
+        """A run is over."""
+
+
+@dataclass
+class _Active:
+    run: PlannedRun
+    process: SpawnProcess
+    connection: Connection[Any, Any]
+    cores: int
+    heard: bool = False
+
+
+def execute(runs: Sequence[PlannedRun], cores: int, onlooker: Onlooker) -> dict[PlannedRun, str]:
+    """Make the runs, on so many cores; returns those that failed, with the reason. The others go on all the same.
+
+    With more runs than cores each has one; with fewer, each spreads its clients over several.
+    """
+    waiting, active = deque(runs), list[_Active]()
+    failures: dict[PlannedRun, str] = {}
+    try:
+        while waiting or active:
+            while waiting and (free := cores - sum(one.cores for one in active)) > 0:
+                active.append(_start(waiting.popleft(), max(1, free // (len(waiting) + 1))))
+            for connection in wait([one.connection for one in active]):
+                (one,) = (one for one in active if one.connection is connection)
+                kind, content = _receive(one)
+                if kind in (DONE, FAILED):
+                    active.remove(one)
+                    _end(one)
+                    failures |= {one.run: content} if kind == FAILED else {}
+                    onlooker.ended(one.run, content if kind == FAILED else None)
+                else:
+                    _tell(onlooker, one.run, kind, content)
+    finally:
+        for one in active:
+            one.process.kill()
+            _end(one)
+    return failures
+
+
+def _tell(onlooker: Onlooker, run: PlannedRun, kind: str, content: Any) -> None:
+    if kind == BEGAN:
+        onlooker.began(run, content)
+    elif kind == AT:
+        onlooker.moved(run, content)
+    else:
+        onlooker.said(run, content)
+
+
+def _start(run: PlannedRun, cores: int) -> _Active:
+    workers = min(cores, 10**6 if run.config.cohort == "all" else run.config.cohort)
+    process, connection = start_child(_work, run.config, run.path, workers, daemon=False)
+    return _Active(run, process, connection, cores)
+
+
+def _end(one: _Active) -> None:
+    one.connection.close()
+    one.process.join()
+
+
+def _receive(one: _Active) -> tuple[str, Any]:
+    try:
+        kind, content = one.connection.recv()
+    except (EOFError, OSError):
+        one.process.join()
+        hint = "" if one.heard else f" before it began. {GUARD}"
+        return FAILED, f"its process ended (exit code {one.process.exitcode}){hint}"
+    one.heard = True
+    return kind, content
+
+
+def _work(connection: Connection[Any, Any], config: RunConfig, path: Path, workers: int) -> None:
+    """Body of a run's process."""
+    be_a_child()
+    reporter = _Reporter(connection)
+    logging.getLogger().addHandler(reporter.handler)
+    try:
+        if (path / "config.toml").exists():
+            session = Session.resume(path, {})
+        else:
+            session = Session.begin(config, as_used(config, load_data(config)), path)
+        session.run(min(workers, session.federation.cohort), reporter)
+    except ProwdError as error:
+        connection.send((FAILED, str(error)))
+    except Exception:  # noqa: BLE001 - whatever it is, it is for the parent to show
+        connection.send((FAILED, traceback.format_exc()))
+    else:
+        connection.send((DONE, None))
+
+
+class _Reporter(Watcher):
+    """Tells the parent how a run goes on."""
+
+    def __init__(self, connection: Connection[Any, Any]) -> None:
+        self.connection = connection
+        self.handler = _Handler(self)
+
+    def say(self, text: str) -> None:
+        """Pass a line on."""
+        self.connection.send((SAID, text))
+
+    def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
+        """Say from where the run goes on."""
+        self.connection.send((BEGAN, done))
+
+    def replied(self, round_: int, done: int, asked: int) -> None:
+        """Say how far the run is."""
+        self.connection.send((AT, round_ - 1 + done / asked))
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        """Say who was left out."""
+        for absence in (*report.lost, *report.refused):
+            what = f"client {absence.client} ({absence.width}) left out: {absence.reason}"
+            self.say(f"round {report.round}: {what}")
+
+
+class _Handler(logging.Handler):
+    """Warnings of a run's process, which has no terminal of its own."""
+
+    def __init__(self, reporter: _Reporter) -> None:
+        super().__init__(logging.WARNING)
+        self.reporter = reporter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass a warning on."""
+        self.reporter.say(record.getMessage())

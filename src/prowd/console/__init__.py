@@ -1,0 +1,7 @@
+"""What a person sees in a terminal: live progress, closing tables, download bars."""
+
+from prowd.console.comparison import ComparisonView, comparison_tables
+from prowd.console.run import RunView, result_table
+from prowd.console.words import download_bar, say, size
+
+__all__ = ["ComparisonView", "RunView", "comparison_tables", "download_bar", "result_table", "say", "size"]

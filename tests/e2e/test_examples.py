@@ -1,0 +1,69 @@
+"""The example of a method of one's own: what it computes, and that the commands it shows work."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from prowd.bits import FLOAT32
+from prowd.methods import FedAvg, find_method
+from prowd.wire import Update
+from tests.runs import call, config_file
+from tests.unit.scenes import dot, floats, scene
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "fedavgm.py"
+NAME = "fc.weight"
+
+
+def test_momentum_by_hand() -> None:
+    method = find_method(f"{EXAMPLE}:FedAvgM")(beta=0.5)  # type: ignore[call-arg]
+    given = scene(FLOAT32, architecture=dot())
+    state = replace(method.init(given), model={NAME: torch.zeros(2, 2)})
+    seen = []
+    for _ in range(3):
+        sent = {NAME: floats(1.0, 1.0, 1.0, 1.0, shape=(2, 2))}
+        state = method.aggregate(given, state, [Update(1, 0, FLOAT32, 12, sent)])
+        seen.append(float(state.model[NAME][0, 0]))
+    assert seen == [1.0, 1.5, 1.25], "0+1, 1+(0+0.5), 1.5+(−0.5+0.25)"
+
+
+def test_without_momentum_it_is_fedavg() -> None:
+    given = scene(FLOAT32, FLOAT32, architecture=dot())
+    sent = [{NAME: floats(0.5, 1.0, n, 0.25, shape=(2, 2))} for n in range(2)]
+    updates = [Update(1, n, FLOAT32, 12, weights) for n, weights in enumerate(sent)]
+    method = find_method(f"{EXAMPLE}:FedAvgM")(beta=0.0)  # type: ignore[call-arg]
+    start = replace(FedAvg().init(given), model={NAME: torch.zeros(2, 2)})
+    assert torch.equal(
+        method.aggregate(given, start, updates).model[NAME], FedAvg().aggregate(given, start, updates).model[NAME]
+    )
+
+
+def test_it_is_as_short_as_it_says() -> None:
+    code = EXAMPLE.read_text("utf-8").partition('"""  # fmt: skip')[2]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 30
+
+
+def test_the_commands_it_shows_work(tmp_path: Path) -> None:
+    shown = re.findall(r"^    prowd (.+)$", EXAMPLE.read_text("utf-8"), re.M)
+    assert [command.split()[0] for command in shown] == ["compare", "run"]
+    tiny, (compare, run) = config_file(tmp_path, rounds=2), (command.split() for command in shown)
+
+    def adapted(arguments: list[str]) -> list[str]:
+        found = [argument.replace("examples/", f"{EXAMPLE.parent}/").replace("0-2", "0") for argument in arguments]
+        return [str(tiny) if argument == "quick" else argument for argument in found]
+
+    compared = call(*adapted(compare), "--out", "c", cwd=tmp_path)
+    assert compared.returncode == 0, compared.stderr
+    with (tmp_path / "c" / "table.csv").open(encoding="utf-8") as file:
+        assert [row["method"] for row in csv.DictReader(file)] == ["fedavg", "fedavgm"]
+    made = call(*adapted(run), "--out", "r", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert "fedavgm after 2 rounds" in made.stdout
+    assert "beta = 0.5" in (tmp_path / "r" / "config.toml").read_text("utf-8")
+    resumed = call("run", "--resume", "r", "-s", "rounds=3", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
