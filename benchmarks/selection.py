@@ -26,20 +26,25 @@ from torch import Tensor
 from prowd.selection import select
 
 ENTRIES = 13_000_000
-KINDS = {  # name: (all entries agree in sign, τ)
-    "random signs, no limit": (False, 1.0),
-    "all agree, no limit": (True, 1.0),
-    "random signs, tau 0.3": (False, 0.3),
-    "all agree, tau 0.3": (True, 0.3),
-    "all agree, tau 0.01": (True, 0.01),
+KINDS = {  # name: (signs, τ, sparsity)
+    "random signs, no limit": ("random", 1.0, 1.0),
+    "all agree, no limit": ("agree", 1.0, 1.0),
+    "random signs, tau 0.3": ("random", 0.3, 1.0),
+    "all agree, tau 0.3": ("agree", 0.3, 1.0),
+    "all agree, tau 0.01": ("agree", 0.01, 1.0),
+    "random signs, sparsity 0.2": ("random", 1.0, 0.2),
+    "all agree, sparsity 0.2": ("agree", 1.0, 0.2),
+    "a third is zero, sparsity 0.2": ("zeros", 1.0, 0.2),
 }
 
 
-def updates(entries: int, agree: bool) -> tuple[Tensor, Tensor]:
-    """Two updates that know nothing of each other, but for their signs."""
+def updates(entries: int, signs: str) -> tuple[Tensor, Tensor]:
+    """Two updates that know nothing of each other, but for their signs, or the zeros of the first."""
     random = torch.Generator().manual_seed(0)
     low, high = torch.randn(entries, generator=random), torch.randn(entries, generator=random)
-    return (low.abs_(), high.abs_()) if agree else (low, high)
+    if signs == "zeros":
+        low[::3] = 0.0
+    return (low.abs_(), high.abs_()) if signs == "agree" else (low, high)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -57,12 +62,12 @@ def kibibytes(field: str) -> int:
 
 def peak(kind: str, entries: int) -> float:
     """Peak of resident memory in this process, in updates."""
-    agree, tau = KINDS[kind]
-    low, high = updates(entries, agree)
-    select(low[:100_000], high[:100_000], tau)  # what is loaded at the first use is there
+    signs, tau, sparsity = KINDS[kind]
+    low, high = updates(entries, signs)
+    select(low[:100_000], high[:100_000], tau, sparsity=sparsity)  # what is loaded at the first use is there
     Path("/proc/self/clear_refs").write_text("5")
     before = kibibytes("VmRSS")
-    select(low, high, tau)
+    select(low, high, tau, sparsity=sparsity)
     return (kibibytes("VmHWM") - before) * 1024 / (low.numel() * low.element_size())
 
 
@@ -77,19 +82,17 @@ def main() -> None:
     if arguments.peak:
         print(peak(arguments.peak, arguments.entries))
         return
-    print(f"{arguments.entries:,} entries        time / sort   memory / update   kept   cosine before, after")
-    for kind, (agree, tau) in KINDS.items():
-        low, high = updates(arguments.entries, agree)
-        mask = select(low, high, tau)
-        ratios = [
-            seconds(partial(select, low, high, tau)) / seconds(partial(torch.sort, low))
-            for _ in range(arguments.repeats)
-        ]
+    print(f"{arguments.entries:,} entries             time / sort   memory / update   kept   cosine before, after")
+    for kind, (signs, tau, sparsity) in KINDS.items():
+        low, high = updates(arguments.entries, signs)
+        make = partial(select, low, high, tau, sparsity=sparsity)
+        mask = make()
+        ratios = [seconds(make) / seconds(partial(torch.sort, low)) for _ in range(arguments.repeats)]
         command = [sys.executable, "-m", "benchmarks.selection", "--entries", str(arguments.entries), "--peak", kind]
         memory = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         cosines = f"{mask.cosine_before:.3f}, {mask.cosine_after:.3f}"
-        print(f"{kind:24} {statistics.median(ratios):10.2f} {memory:17.2f} {mask.kept_fraction:9.3f}   {cosines}")
-    print("limits                         2.00              6.00")
+        print(f"{kind:29} {statistics.median(ratios):10.2f} {memory:17.2f} {mask.kept_fraction:9.3f}   {cosines}")
+    print("limits                              2.00              6.00")
 
 
 if __name__ == "__main__":

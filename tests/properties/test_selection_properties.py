@@ -136,3 +136,24 @@ def test_keeping_zeros_only_adds_zeros(pair: tuple[Tensor, Tensor], tau: float) 
 def test_a_looser_limit_is_never_worse(pair: tuple[Tensor, Tensor]) -> None:
     cosines = [select(*pair, tau=tau).cosine_after for tau in (0.1, 0.3, 0.5, 0.8, 1.0)]
     assert all(tight <= loose + 1e-13 for tight, loose in pairwise(cosines))
+
+
+@some
+@given(updates(), st.sampled_from([0.0, 0.1, 0.3, 0.6]), st.integers(0, 2**32))
+def test_no_random_mask_that_drops_as_few_is_better(pair: tuple[Tensor, Tensor], sparsity: float, seed: int) -> None:
+    low, high = pair
+    mask, most = select(low, high, sparsity=sparsity), math.floor(sparsity * low.numel())
+    assert (~mask.kept).sum() <= most
+    assert mask.cosine_after >= mask.cosine_before - 1e-12 or mask.cosine_after <= 0
+    random = torch.Generator().manual_seed(seed)
+    for _ in range(3):
+        kept = torch.ones_like(mask.kept)
+        kept[torch.randperm(low.numel(), generator=random)[:most]] = False
+        assert mask.cosine_after >= cosine(kept, low, high) - 1e-12 or mask.cosine_after <= 0
+
+
+@some
+@given(updates())
+def test_more_sparsity_is_never_worse(pair: tuple[Tensor, Tensor]) -> None:
+    cosines = [select(*pair, sparsity=sparsity).cosine_after for sparsity in (0.0, 0.1, 0.3, 0.6, 1.0)]
+    assert all(more >= less - 1e-12 for less, more in pairwise(cosines) if less > 0)

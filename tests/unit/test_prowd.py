@@ -11,6 +11,7 @@ import torch
 
 import prowd
 from prowd.bits import FLOAT32
+from prowd.config import load_config
 from prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, dequantize
 from prowd.errors import ConfigError
 from prowd.methods import FedAvg, ProWD, ProWDDeq, ProWDSwa, ServerState
@@ -60,9 +61,11 @@ def after(method: ProWD | FedAvg, given: Scene, rounds: int = 3) -> ServerState:
     return state
 
 
+@pytest.mark.parametrize("sparsity", [1.0, 0.5, 0.2])
 @pytest.mark.parametrize("combine", ["mean", "literal"])
-def test_selection_is_algorithm_1(combine: str) -> None:
-    method, name = ProWDSwa(combine=combine), "fc.weight"  # type: ignore[arg-type]
+def test_selection_is_algorithm_1(combine: str, sparsity: float) -> None:
+    method, name = ProWDSwa(combine=combine, sparsity=sparsity), "fc.weight"  # type: ignore[arg-type]
+    fewest = 6 - int(sparsity * 6)
     state = method.init(DOT)
     before: tuple[list[float], list[float]] | None = None
     masked = 0
@@ -74,14 +77,14 @@ def test_selection_is_algorithm_1(combine: str) -> None:
         mask: tuple[int, ...] = (1,) * 6
         if before is not None:
             moved = [[b - a for a, b in zip(old, new, strict=True)] for old, new in zip(before, now, strict=True)]
-            mask = best_mask(*moved)
+            mask = best_mask(moved[0], moved[1], fewest)
             masked += 6 - sum(mask)
         literal = combine == "literal"
         expected = selective_mean(vectors, shares, [True, True, False, False], mask, literal=literal)
         state = replace(method.aggregate(DOT, state, updates), round=round_)
         torch.testing.assert_close(state.model[name].flatten(), torch.tensor(expected), rtol=1e-6, atol=1e-7)
         before = now
-    assert masked > 5, "the masks have something to decide"
+    assert masked >= (4 if sparsity < 1 else 6), "the masks have something to decide"
 
 
 def test_of_float_clients_prowd_is_fedavg_to_the_bit() -> None:
@@ -162,9 +165,17 @@ def test_zeros_and_tau_are_heeded() -> None:
         found = method.aggregate(given, state, round_(moving, floats(1, 1, 0.75, 1, shape=(2, 2)))).model["fc.weight"]
         return (found.flatten() != torch.tensor([1, 1, 0.75, 1.0])).tolist()[:2]
 
-    assert kept(ProWDSwa()) == [False, True]
-    assert kept(ProWDSwa(zeros="keep")) == [True, True]
-    assert kept(ProWDSwa(tau=0.2)) == [False, False]
+    assert kept(ProWDSwa(sparsity=1.0)) == [False, True]
+    assert kept(ProWDSwa(sparsity=1.0, zeros="keep")) == [True, True]
+    assert kept(ProWDSwa(sparsity=0.5)) == [False, True], "what stood still goes with what disagrees"
+    assert kept(ProWDSwa(sparsity=0.25)) == [True, True], "but not before it"
+    assert kept(ProWDSwa(sparsity=1.0, tau=0.2)) == [False, False]
+
+
+def test_limits_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"options.sparsity: 0.2, but a mask keeps at most 0.5 .*accepted: 1 − tau"):
+        load_config("quick", {"method": "prowd", "options.tau": 0.5})
+    assert load_config("quick", {"method": "prowd", "options.tau": 0.5, "options.sparsity": 0.5})
 
 
 def test_a_ladder_without_a_client_s_width_is_refused_at_the_start() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from annotated_types import Gt, Le
+from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from prowd.dequantizer import DequantizerSettings, Ladder, Net
+from prowd.errors import ConfigError
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
 from prowd.methods.lifting import LAST, Lifter, loss_notes
@@ -35,12 +37,14 @@ class ProWD:
     dequantizer: DequantizerSettings = field(default_factory=DequantizerSettings)
     fit: Literal["inline", "concurrent"] = "inline"
     """When φ is fitted: on a round's weights before it is used on them, or on the last round's while clients train."""
+    sparsity: Annotated[float, Ge(0), Le(1)] = 0.2
+    """Largest share of entries that a mask may drop: the paper disregards "a few outliers" (docs/fidelity.md)."""
     tau: Annotated[float, Gt(0), Le(1)] = 1.0
     """Largest share of entries that a mask may keep."""
     scope: Literal["tensor", "global"] = "tensor"
     """Whether each tensor has a mask of its own, or one optimisation decides for all."""
     zeros: Literal["drop", "keep"] = "drop"
-    """What becomes of entries that did not move at all, which leave the cosine as it is."""
+    """What becomes of entries that did not move at all, which leave the cosine as it is; drop: as sparsity allows."""
     combine: Literal["mean", "literal"] = "mean"
     """mean: Σ c_n⊙w_n / Σ c_n entry by entry; literal: 1/M·Σ c_n⊙w_n, which shrinks what is masked."""
 
@@ -48,6 +52,11 @@ class ProWD:
     summary: ClassVar[str] = "dequantize low-bit weights, keep what moves with the high-bit ones"
     dequantizes: ClassVar[bool] = True
     selects: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.sparsity < 1 - self.tau:
+            found = f"a mask keeps at most {self.tau:g} of the entries"
+            raise ConfigError(f"options.sparsity: {self.sparsity:g}, but {found}; accepted: 1 − tau or more")
 
     def init(self, scene: Scene) -> ServerState:
         """Start from the shared random model and a fresh φ."""
@@ -126,12 +135,11 @@ class ProWD:
         return now, self._masks(names, {key: now[key] - state.memory[key] for key in keys})
 
     def _masks(self, names: Sequence[str], moved: Values) -> dict[str, Mask]:
-        keep_zeros = self.zeros == "keep"
+        solve = partial(select, tau=self.tau, sparsity=self.sparsity, keep_zeros=self.zeros == "keep")
         if self.scope == "tensor":
-            pairs = {name: (moved[f"{LOW}{name}"], moved[f"{HIGH}{name}"]) for name in names}
-            return {name: select(low, high, self.tau, keep_zeros=keep_zeros) for name, (low, high) in pairs.items()}
+            return {name: solve(moved[f"{LOW}{name}"], moved[f"{HIGH}{name}"]) for name in names}
         low, high = (torch.cat([moved[f"{side}{name}"].flatten() for name in names]) for side in (LOW, HIGH))
-        whole = select(low, high, self.tau, keep_zeros=keep_zeros)
+        whole = solve(low, high)
         sizes = [moved[f"{LOW}{name}"].numel() for name in names]
         parts = zip(names, torch.split(whole.kept, sizes), strict=True)
         return {name: replace(whole, kept=part.reshape(moved[f"{LOW}{name}"].shape)) for name, part in parts}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from prowd.selection import sizes
 
-__all__ = ["EXPONENTS", "Block", "Sums", "blocks", "moments", "places", "take_first"]
+__all__ = ["EXPONENTS", "Block", "Sums", "blocks", "moments", "ordered", "places", "take_first", "unordered"]
 
 EXPONENTS = 2**11  # of float64
 
@@ -38,8 +38,8 @@ class Block:
         return cls(at, a, b, a * b, a * a)
 
     def scores(self, t: float) -> Tensor:
-        """x − t·y."""
-        return self.x - self.y * t
+        """x − t·y, and never −0."""
+        return self.x - self.y * t + 0.0
 
 
 def blocks(low: Tensor, high: Tensor) -> Iterator[Block]:
@@ -100,3 +100,15 @@ def take_first(which: Tensor, count: int, kept: Tensor) -> int:
     first = places(which)[:count]
     kept[first] = True
     return first.numel()
+
+
+def ordered(values: Tensor) -> Tensor:
+    """Integers in the order of float64 numbers that are not −0."""
+    bits = values.view(torch.int64)
+    return torch.where(bits < 0, bits ^ (2**63 - 1), bits)
+
+
+def unordered(key: int) -> float:
+    """The number of an integer of ``ordered``."""
+    bits = key ^ (2**63 - 1) if key < 0 else key
+    return torch.tensor(bits).view(torch.float64).item()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from prowd.selection import sizes
-from prowd.selection.blocks import Block, Sums, blocks, places, take_first
+from prowd.selection.blocks import Block, Sums, blocks, ordered, places, take_first, unordered
 
 __all__ = ["CLOSE", "Entries", "Point"]
 
@@ -25,7 +25,8 @@ CLOSE = 2.0**-46  # values of N²/D that differ by less, relatively, are equal: 
 class Point:
     """S(t): the entries that score above ``floor``, and the first ``ties`` of those that score just that.
 
-    The floor is the greatest positive score that is out, or 0: so it is the same whatever has been set aside.
+    The floor is the greatest score that is out, or 0 where all positive scores are in, and no others need be: so it is
+    the same whatever has been set aside.
     """
 
     t: float
@@ -37,8 +38,8 @@ class Point:
 
     @property
     def value(self) -> float:
-        """N²/D; 0 of the empty set."""
-        return self.dot * (self.dot / self.square) if self.square else 0.0
+        """N²/D, with the sign of N; 0 of the empty set."""
+        return abs(self.dot) * (self.dot / self.square) if self.square else 0.0
 
     @property
     def rate(self) -> float:
@@ -48,7 +49,12 @@ class Point:
     @property
     def rise(self) -> float:
         """N − t·D, the height of the support line at D = 0, and no less than it is without rounding."""
-        return self.dot * (1 + 2.0**-50) - self.t * self.square
+        return self.dot + abs(self.dot) * 2.0**-50 - self.t * self.square
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it has all entries of positive score and no others, as without any limit."""
+        return self.floor == 0 and self.ties == 0
 
 
 class Entries:
@@ -62,12 +68,20 @@ class Entries:
     def __len__(self) -> int:
         return self.low.numel()
 
-    def best(self, t: float, limit: int) -> Point:
-        """S(t), for at most ``limit`` entries with those set aside."""
-        room = limit - self.count
-        if len(self) <= room:
-            return self.cut(t, 0.0, 0)
-        return self._best_between(t, room, *self._likely(t, room)) or self.cut(t, *self._floor(t, room))
+    def best(self, t: float, fewest: int, most: int) -> Point:
+        """S(t), for ``fewest`` to ``most`` entries with those set aside."""
+        room = most - self.count
+        point = self._top(t, room, LEAST) if len(self) > room else self.cut(t, 0.0, 0)
+        if point.count >= fewest:
+            return point
+        if len(self) <= fewest - self.count:
+            return self.cut(t, -math.inf, 0)
+        return self._top(t, fewest - self.count, -math.inf)
+
+    def _top(self, t: float, room: int, bottom: float) -> Point:
+        """The ``room`` entries of greatest score, of those that score ``bottom`` or more."""
+        bounds = self._likely(t, room, bottom)
+        return self._top_between(t, room, bottom, *bounds) or self.cut(t, *self._floor(t, room, bottom))
 
     def cut(self, t: float, floor: float, ties: int, out: Tensor | None = None) -> Point:
         """Keep what scores above ``floor`` and the first ``ties`` that score just that; write the mask to ``out``."""
@@ -82,20 +96,20 @@ class Entries:
                 out[block.at] = kept
         return Point(t, floor, ties, sums.count, sums.square, sums.dot)
 
-    def _likely(self, t: float, room: int) -> tuple[float, float]:
-        """Scores between which that of rank ``room`` + 1 is likely to be."""
+    def _likely(self, t: float, room: int, bottom: float) -> tuple[float, float]:
+        """Scores between which that of rank ``room`` + 1 is likely to be, none below ``bottom``."""
         scores = self.sample.scores(t)
         size, share = scores.numel(), room / len(self)
         if size == len(self):
-            return LEAST, math.inf
+            return bottom, math.inf
         margin = 4 * math.sqrt(size * share * (1 - share)) + 4
         first, last = math.floor(size * share - margin), math.ceil(size * share + margin)
         upper = float(scores.kthvalue(size + 1 - first).values) if first > 0 else math.inf
-        lower = float(scores.kthvalue(size + 1 - last).values) if last <= size else LEAST
-        return max(lower, LEAST), max(upper, 0.0)
+        lower = float(scores.kthvalue(size + 1 - last).values) if last <= size else bottom
+        return max(lower, bottom), max(upper, bottom)
 
-    def _best_between(self, t: float, room: int, lower: float, upper: float) -> Point | None:
-        """S(t) in one pass, if the score of rank ``room`` + 1 is from ``lower`` to ``upper`` and few others are."""
+    def _top_between(self, t: float, room: int, bottom: float, lower: float, upper: float) -> Point | None:
+        """The same in one pass, if the score of rank ``room`` + 1 is from ``lower`` to ``upper`` and few others are."""
         sums = Sums(self.count, self.square, self.dot)
         near, size = [], 0
         for block in blocks(self.low, self.high):
@@ -107,7 +121,7 @@ class Entries:
             if size > sizes.SMALL:
                 return None
         room -= sums.count - self.count
-        if room < 0 or (size <= room and lower > LEAST):
+        if room < 0 or (size <= room and lower > bottom):
             return None
         found = torch.cat(near)
         low, high = self.low[found], self.high[found]
@@ -116,25 +130,31 @@ class Entries:
         ties = room - int(torch.count_nonzero(scores > floor)) if size > room else 0
         return Entries(low, high, sums).cut(t, floor, ties)
 
-    def _floor(self, t: float, room: int) -> tuple[float, int]:
-        """Score of rank ``room`` + 1, and how many of that score are before it; 0 and 0 if no more are positive.
+    def _floor(self, t: float, room: int, bottom: float) -> tuple[float, int]:
+        """Score of rank ``room`` + 1, and how many of that score are before it; 0 and 0 if no more reach ``bottom``.
 
-        Positive floats are in the order of their bits: these are found a digit at a time, and no scores are stored.
+        Floats are in the order of their bits, negative ones in reverse: these are found a digit at a time, and no
+        scores are stored.
         """
-        known, rank = 0, room + 1
+        known, rank, half = 0, room + 1, 2 ** (DIGIT - 1)
         for shift in range(64 - DIGIT, -1, -DIGIT):
+            is_first = shift == 64 - DIGIT
             counts = torch.zeros(2**DIGIT, dtype=torch.int64, device=self.low.device)
             for block in blocks(self.low, self.high):
-                keys = block.scores(t).view(torch.int64)
-                keys = keys[places((keys > 0) & (keys >> shift >> DIGIT == known))]
-                counts += torch.bincount(keys >> shift & 2**DIGIT - 1, minlength=2**DIGIT)
+                scores = block.scores(t)
+                keys = ordered(scores)
+                keys = keys[places((scores >= bottom) & (is_first or (keys >> shift >> DIGIT == known)))]
+                counts += torch.bincount(
+                    (keys >> shift) + half if is_first else keys >> shift & 2**DIGIT - 1, minlength=2**DIGIT
+                )
             ranks = counts.flip(0).cumsum(0)
             if int(ranks[-1]) < rank:
                 return 0.0, 0
             place = int(torch.searchsorted(ranks, rank))
             rank -= int(ranks[place - 1]) if place else 0
-            known = known << DIGIT | 2**DIGIT - 1 - place
-        return torch.tensor(known).view(torch.float64).item(), rank - 1
+            digit = 2**DIGIT - 1 - place
+            known = digit - half if is_first else known << DIGIT | digit
+        return unordered(known), rank - 1
 
     def narrowed(self, a: Point, b: Point, low: float, high: float) -> Entries:
         """Set aside what is in, or out, of every S(t) from ``low`` to ``high``, if that seems to be most of it."""
@@ -149,8 +169,11 @@ class Entries:
             highs.append(self.high[block.at].index_select(0, still))
         return Entries(torch.cat(lows), torch.cat(highs), sums)
 
-    def best_prefix(self, low: float, record: float) -> float:
-        """N/2D of the best prefix by Δ_High/Δ_Low > ``low``: the shortest of those as good as any, or as ``record``."""
+    def best_prefix(self, low: float, record: float, fewest: int) -> float:
+        """N/2D of the best prefix by Δ_High/Δ_Low > ``low``: the shortest of those as good as any, or as ``record``.
+
+        With those set aside it has ``fewest`` entries or more.
+        """
         everything = Block.of(self.low, self.high, slice(None))
         steep = places(everything.scores(low) > 0)
         order = steep[(everything.high[steep] / everything.low[steep]).argsort(descending=True, stable=True)]
@@ -158,6 +181,7 @@ class Entries:
         squares = self.square + torch.cat([*start, everything.y[order]]).cumsum(0)
         dots = self.dot + torch.cat([*start, everything.x[order]]).cumsum(0)
         values = dots * (dots / squares)
+        values[: max(0, fewest - self.count - (0 if start else 1))] = -math.inf
         place = int((values >= max(record, float(values.max())) * (1 - CLOSE)).int().argmax())
         return 0.5 * float(dots[place] / squares[place])
 
@@ -169,4 +193,5 @@ def _fates(block: Block, a: Point, b: Point, low: float, high: float) -> tuple[T
     """
     scores = block.scores(low)
     is_in = block.scores(high) > a.floor
-    return (scores >= b.floor) & (scores > 0) & ~is_in, is_in
+    is_out = scores <= 0 if b.is_free else scores < b.floor
+    return ~(is_in | is_out), is_in

@@ -5,11 +5,14 @@ the points masks can reach, and as t grows N and D fall and N/D rises. Since N²
 t = N/2D, the optimum is the S(t) of some t that equals its own N/2D. There may be many such t: iterating t <- N/2D
 climbs, but to the nearest hilltop only.
 
+Where at least m entries are kept, N may be negative and N − t·D too. It is N/2 at an optimum and falls as t grows: so
+optima are where it is positive, and up to there N/D rises.
+
 Proof. The hull from P(a) to P(b), a < b, is in the triangle of P(a), P(b) and the point Q where their support lines, of
 slopes a and b, cross. N²/D is convex, so in that triangle it is greatest at a corner: where its value at Q is below the
 best one found, the stretch from a to b has no optimum. Nor has it unless max(a, N/2D at a) < min(b, N/2D at b): the t
 of an optimum is between these. Stretches that neither rule closes are split at such a t. Entries that are in, or out,
-all along a stretch are set aside, so that passes soon are short. Where τ does not bind, the optimum is a prefix of the
+all along a stretch are set aside, so that passes soon are short. Where no limit binds, the optimum is a prefix of the
 entries in the order of Δ_High/Δ_Low, and few enough of them are sorted.
 
 Patience. Values of N²/D that differ by less than ``CLOSE`` relatively count as equal. Data made to have hundreds of
@@ -49,7 +52,7 @@ class _Stretch:
     @property
     def high(self) -> float:
         """Greatest t of an optimum."""
-        return min(self.b.t, self.b.rate)
+        return min(self.b.t, self.b.rate) if self.b.rise > 0 else self.b.t
 
     @property
     def bound(self) -> float:
@@ -57,7 +60,7 @@ class _Stretch:
         a, b = self.a, self.b
         square = min(max((a.rise - b.rise) / (b.t - a.t), b.square), a.square)
         dot = min(a.rise + a.t * square, b.rise + b.t * square)
-        return dot * (dot / square) if square else math.inf
+        return max(dot, 0.0) * (dot / square) if square else math.inf
 
     def middle(self) -> float | None:
         """Where to look for more of the hull: at the slope of the chord. None if a support line is the chord."""
@@ -95,13 +98,26 @@ def _ceiling(energies: Tensor, value: float) -> float:
     return math.ldexp(1.0, int((tails >= value * (1 - CLOSE)).sum()) - EXPONENTS // 2 + 1)
 
 
-def search(entries: Entries, limit: int, energies: Tensor) -> Point:
-    """The S(t) of the greatest N²/D for at most ``limit`` entries; ``energies`` are those of ``moments``."""
-    first = entries.best(0.0, limit)
-    if first.count == 0:
+def _last(entries: Entries, first: Point, fewest: int, most: int, energies: Tensor) -> Point:
+    """An S(t) beyond all optima."""
+    if fewest == 0:
+        return entries.best(_ceiling(energies, first.value), fewest, most)
+    point = first
+    while point.rise > 0:
+        point = entries.best(4 * max(point.t, point.rate), fewest, most)
+    return point
+
+
+def search(entries: Entries, fewest: int, most: int, energies: Tensor) -> Point:
+    """The S(t) of the greatest N²/D for ``fewest`` to ``most`` entries, none with Δ_Low = 0 unless ``fewest`` is 0.
+
+    If no such mask has N > 0, that of the greatest N. ``energies`` are those of ``moments``.
+    """
+    first = entries.best(0.0, fewest, most)
+    if first.dot <= 0:
         return first
     record = _Record(first)
-    last = entries.best(_ceiling(energies, first.value), limit)
+    last = _last(entries, first, fewest, most, energies)
     record.offer(last)
     stack = [_Stretch(first, last, entries)]
     while stack:
@@ -114,10 +130,10 @@ def search(entries: Entries, limit: int, energies: Tensor) -> Point:
             continue
         if len(entries) > sizes.BLOCK:
             entries = entries.narrowed(a, b, low, high)
-        is_free = a.floor == 0  # τ does not bind from here on
+        is_free = a.is_free and b.is_free  # and so all along
         is_short = is_free and len(entries) <= sizes.SMALL
-        t = min(max(entries.best_prefix(low, record.value) if is_short else middle, low), high)
-        point = entries.cut(t, 0.0, 0) if is_free else entries.best(t, limit)
+        t = min(max(entries.best_prefix(low, record.value, fewest) if is_short else middle, low), high)
+        point = entries.cut(t, 0.0, 0) if is_free else entries.best(t, fewest, most)
         record.offer(point)
         if not is_short:
             halves = _Stretch(a, point, entries), _Stretch(point, b, entries)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prowd.selection.blocks import moments, take_first
+from prowd.selection.blocks import moments, places, take_first
 from prowd.selection.entries import Entries
 from prowd.selection.hull import search
 
@@ -29,32 +29,50 @@ class Mask:
         return int(self.kept.sum()) / max(self.kept.numel(), 1)
 
 
-def select(delta_low: Tensor, delta_high: Tensor, tau: float = 1.0, *, keep_zeros: bool = False) -> Mask:
-    """Return the mask c of the greatest cos(c⊙Δ_Low, Δ_High) that keeps at most floor(τ·n) of n entries.
+def select(
+    delta_low: Tensor, delta_high: Tensor, tau: float = 1.0, *, sparsity: float = 1.0, keep_zeros: bool = False
+) -> Mask:
+    """Return the mask c of the greatest cos(c⊙Δ_Low, Δ_High) that keeps at most a share τ of the entries.
 
-    Where nothing agrees in sign the mask is empty. Of several optima it is the one that keeps the fewest entries, then
-    that of the smallest ‖c⊙Δ_Low‖; of entries with equal |Δ_Low| and |Δ_High|, those that come first. Entries with
-    Δ_Low = 0 do not change the cosine: they are dropped or, with ``keep_zeros``, kept as far as the count allows, first
-    ones first. The cosine with a zero vector counts as 0.
+    Of n entries it keeps at most floor(τ·n), and drops at most floor(sparsity·n). Where nothing agrees in sign the mask
+    is empty, or as empty as it may be: of the greatest scalar product. Of several optima it is the one that keeps the
+    fewest entries, then that of the smallest ‖c⊙Δ_Low‖; of entries with equal |Δ_Low| and |Δ_High|, those that come
+    first. Entries with Δ_Low = 0 do not change the cosine: they are dropped as far as the sparsity allows or, with
+    ``keep_zeros``, kept as far as τ allows, first ones first. The cosine with a zero vector counts as 0.
     """
-    low, high = _checked(delta_low, delta_high, tau)
+    low, high = _checked(delta_low, delta_high, tau, sparsity)
     low_square, high_square, dot, energies = moments(low, high)
-    limit = math.floor(tau * low.numel())
-    entries = Entries(low, high)
-    best = search(entries, limit, energies)
+    most, fewest = math.floor(tau * low.numel()), low.numel() - math.floor(sparsity * low.numel())
+    is_zero = low == 0
+    needed = max(0, fewest - int(is_zero.sum())) if fewest else 0  # besides those zeros, which cost nothing
     kept = torch.zeros_like(low, dtype=torch.bool)
-    best = entries.cut(best.t, best.floor, best.ties, kept)
-    if keep_zeros:
-        take_first(low == 0, limit - best.count, kept)
-    before, after = _cosine(dot, low_square, high_square), _cosine(best.dot, best.square, high_square)
+    count, best_square, best_dot = _solve(low, high, is_zero, needed, most, energies, kept)
+    take_first(is_zero, most - count if keep_zeros else max(0, fewest - count), kept)
+    before, after = _cosine(dot, low_square, high_square), _cosine(best_dot, best_square, high_square)
     return Mask(kept.view(delta_low.shape), before, after)
 
 
-def _checked(low: Tensor, high: Tensor, tau: float) -> tuple[Tensor, Tensor]:
+def _solve(
+    low: Tensor, high: Tensor, is_zero: Tensor, fewest: int, most: int, energies: Tensor, kept: Tensor
+) -> tuple[int, float, float]:
+    """Write the mask to ``kept``, its zeros apart; returns its count, D and N."""
+    moving = places(~is_zero) if fewest and bool(is_zero.any()) else None
+    entries = Entries(low, high) if moving is None else Entries(low[moving], high[moving])
+    best = search(entries, fewest, most, energies)
+    out = kept if moving is None else torch.zeros(len(entries), dtype=torch.bool, device=low.device)
+    best = entries.cut(best.t, best.floor, best.ties, out)
+    if moving is not None:
+        kept[moving] = out
+    return best.count, best.square, best.dot
+
+
+def _checked(low: Tensor, high: Tensor, tau: float, sparsity: float) -> tuple[Tensor, Tensor]:
     if low.shape != high.shape:
         raise ValueError(f"shape mismatch: delta_low is {tuple(low.shape)}, delta_high is {tuple(high.shape)}")
     if not 0.0 < tau <= 1.0:
         raise ValueError(f"tau is {tau}; accepted: above 0 and at most 1")
+    if not 1.0 - tau <= sparsity <= 1.0:
+        raise ValueError(f"sparsity is {sparsity}; accepted: 0 to 1, and no less than 1 − tau")
     for name, tensor in (("delta_low", low), ("delta_high", high)):
         if tensor.dtype != torch.float32:
             raise ValueError(f"{name} is {tensor.dtype}; accepted: torch.float32")
