@@ -54,7 +54,7 @@ class ProWD:
     selects: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.sparsity < 1 - self.tau:
+        if self.sparsity + self.tau < 1 - 1e-9:
             found = f"a mask keeps at most {self.tau:g} of the entries"
             raise ConfigError(f"options.sparsity: {self.sparsity:g}, but {found}; accepted: 1 − tau or more")
 

@@ -34,15 +34,17 @@ def select(
 ) -> Mask:
     """Return the mask c of the greatest cos(c⊙Δ_Low, Δ_High) that keeps at most a share τ of the entries.
 
-    Of n entries it keeps at most floor(τ·n), and drops at most floor(sparsity·n). Where nothing agrees in sign the mask
-    is empty, or as empty as it may be: of the greatest scalar product. Of several optima it is the one that keeps the
-    fewest entries, then that of the smallest ‖c⊙Δ_Low‖; of entries with equal |Δ_Low| and |Δ_High|, those that come
-    first. Entries with Δ_Low = 0 do not change the cosine: they are dropped as far as the sparsity allows or, with
-    ``keep_zeros``, kept as far as τ allows, first ones first. The cosine with a zero vector counts as 0.
+    Of n entries it keeps at most floor(τ·n), and drops at most floor(sparsity·n) or what τ demands. Where nothing
+    agrees in sign the mask is empty, or as empty as it may be: of the greatest scalar product. Of several optima it is
+    the one that keeps the fewest entries, then that of the smallest ‖c⊙Δ_Low‖; of entries with equal |Δ_Low| and
+    |Δ_High|, those that come first. Entries with Δ_Low = 0 do not change the cosine: they are dropped as far as the
+    sparsity allows or, with ``keep_zeros``, kept as far as τ allows, first ones first. The cosine with a zero vector
+    counts as 0.
     """
     low, high = _checked(delta_low, delta_high, tau, sparsity)
     low_square, high_square, dot, energies = moments(low, high)
-    most, fewest = math.floor(tau * low.numel()), low.numel() - math.floor(sparsity * low.numel())
+    most = math.floor(tau * low.numel())
+    fewest = min(low.numel() - math.floor(sparsity * low.numel()), most)
     is_zero = low == 0
     needed = max(0, fewest - int(is_zero.sum())) if fewest else 0  # besides those zeros, which cost nothing
     kept = torch.zeros_like(low, dtype=torch.bool)
@@ -71,7 +73,7 @@ def _checked(low: Tensor, high: Tensor, tau: float, sparsity: float) -> tuple[Te
         raise ValueError(f"shape mismatch: delta_low is {tuple(low.shape)}, delta_high is {tuple(high.shape)}")
     if not 0.0 < tau <= 1.0:
         raise ValueError(f"tau is {tau}; accepted: above 0 and at most 1")
-    if not 1.0 - tau <= sparsity <= 1.0:
+    if not (0.0 <= sparsity <= 1.0 and sparsity + tau >= 1.0 - 1e-9):
         raise ValueError(f"sparsity is {sparsity}; accepted: 0 to 1, and no less than 1 − tau")
     for name, tensor in (("delta_low", low), ("delta_high", high)):
         if tensor.dtype != torch.float32:
