@@ -16,8 +16,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-run: $(STAMP) ## run the default federation: 5 Int8 and 5 Float32 clients on handwritten digits
-	$(BIN)/prowd run quick
+run: $(STAMP) ## compare FedAvg with ProWD: 5 Int8 and 5 Float32 clients on handwritten digits, three seeds
+	$(BIN)/prowd compare quick
 
 check: $(STAMP) ## lint and types
 	$(BIN)/ruff check .
@@ -27,8 +27,10 @@ check: $(STAMP) ## lint and types
 test: check ## all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-bench: $(STAMP) ## engine overhead and scaling over workers, as ratios measured in one run
+bench: $(STAMP) ## engine overhead, the mask solver against a sort, φ against trivial dequantizers
 	$(BIN)/python -m benchmarks.engine
+	$(BIN)/python -m benchmarks.selection
+	$(BIN)/python -m benchmarks.dequantizer
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist

@@ -76,7 +76,7 @@ def compare(
     seeds: Sequence[int] | None = None,
     out: str | Path | None = None,
     workers: int | None = None,
-    baseline: str = "fedavg",
+    baseline: str | None = None,
     data: str | Path | Mapping[str, Any] | None = None,
     model: str | nn.Sequential | None = None,
     progress: bool = False,
@@ -91,21 +91,24 @@ def compare(
         seeds: one run for each, of every method; by default what the source suggests, or 0, 1, 2.
         out: the directory of the comparison; by default one under ``runs/``, the same for the same settings.
         workers: processes at work at once; by default one a core. Results do not depend on it.
-        baseline: the method with which the others are compared, seed by seed.
+        baseline: the method with which the others are compared, seed by seed; by default FedAvg, or the first.
         data, model, progress, settings: as in ``prowd.run``; an option without a method's name, such as
-            ``options={"tau": 0.5}``, is for every method that has it.
+            ``options={"sparsity": 0.3}``, is for every method that has it.
 
     Runs that failed are in ``failures`` with their reasons, and not in ``rows``.
     """
+    _refuse_in_a_worker("prowd.compare")
     from rich.console import Console
 
     from prowd.assembly import as_arrays
     from prowd.comparison import Onlooker, cores_for, make, make_plan
     from prowd.console import ComparisonView
+    from prowd.errors import ConfigError
     from prowd.settings import read_suggestion
 
-    _refuse_in_a_worker("prowd.compare")
     _check_workers(workers)
+    if isinstance(methods, str):
+        raise ConfigError(f"methods: {methods!r} is a text; accepted: a list of names")
     settings |= {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
     suggested = read_suggestion(source or "quick")
     plan = make_plan(
@@ -114,15 +117,16 @@ def compare(
         list(suggested.methods if methods is None else methods),
         list(suggested.seeds if seeds is None else seeds),
         out=Path(out) if out else None,
+        baseline=baseline,
         arrays=None if isinstance(data, str | Path) else as_arrays(data),
         model=None if isinstance(model, str) else model,
     )
     cores = workers or cores_for(plan)
     if not progress:
-        return make(plan, baseline, cores, Onlooker())
+        return make(plan, cores, Onlooker())
     view = ComparisonView(Console(), plan, cores)
     try:
-        return make(plan, baseline, cores, view)
+        return make(plan, cores, view)
     finally:
         view.close()
 

@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 
 KEPT = 2  # checkpoints: the newest, and one before it in case the newest is damaged
 FORMAT = 1
-LEFTOVERS = ("checkpoints", ".lock")  # all there is of a run that was killed before it began
 
 
 @dataclass(frozen=True)
@@ -178,8 +177,15 @@ def check_free(path: Path) -> None:
     """See that a run can be started in a directory."""
     if (path / "config.toml").exists():
         raise RunError(f"output directory {path} holds another run; continue it with --resume, or name another --out")
-    if path.exists() and (not path.is_dir() or any(file.name not in LEFTOVERS for file in path.iterdir())):
+    if path.exists() and (not path.is_dir() or not all(_is_leftover(file) for file in path.iterdir())):
         raise RunError(f"output directory {path} is not an empty directory; name another --out")
+
+
+def _is_leftover(file: Path) -> bool:
+    """Whether a file is one of those that a run leaves which is killed before it begins."""
+    if file.name == "checkpoints":
+        return file.is_dir() and not any(file.iterdir())
+    return file.name == ".lock" or (file.name.startswith(".config.toml.") and file.suffix == ".tmp")
 
 
 def weights_hash(model: Mapping[str, Tensor]) -> str:

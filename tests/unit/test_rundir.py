@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from prowd.errors import RunError
 from prowd.methods import ServerState
@@ -271,3 +272,40 @@ def test_the_hash_sees_names_shapes_and_every_bit() -> None:
         {},
     ]
     assert len({weights_hash(model) for model in models}) == len(models)
+
+
+def test_what_is_left_of_a_run_that_was_killed_before_it_began_will_do(tmp_path: Path) -> None:
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run" / ".lock").touch()
+    RunDir.create(tmp_path / "run", CONFIG).release()
+    assert (tmp_path / "run" / "config.toml").read_text("utf-8") == CONFIG
+
+
+@pytest.mark.parametrize("name", ["rounds.jsonl", "summary.json", "thesis.tex", "clients"])
+def test_what_is_more_than_a_leftover_is_left_alone(name: str, tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / name).write_text("precious", "utf-8")
+    with pytest.raises(RunError, match="not an empty directory"):
+        RunDir.create(tmp_path, CONFIG)
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoints", name}
+
+
+def test_a_leftover_in_use_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    with FileLock(tmp_path / ".lock"), pytest.raises(RunError, match="in use by another process"):
+        RunDir.create(tmp_path, CONFIG)
+    assert not (tmp_path / "config.toml").exists()
+
+
+def test_a_kill_in_the_middle_of_the_first_write_is_forgiven(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / ".config.toml.0123456789abcdef.tmp").write_text("half", "utf-8")
+    RunDir.create(tmp_path, CONFIG).release()
+    assert (tmp_path / "config.toml").read_text("utf-8") == CONFIG
+
+
+def test_checkpoints_of_an_unknown_run_are_no_leftover(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "round-000009.json").write_text("{}", "utf-8")
+    with pytest.raises(RunError, match="not an empty directory"):
+        RunDir.create(tmp_path, CONFIG)

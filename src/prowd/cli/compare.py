@@ -26,10 +26,8 @@ __all__ = ["compare"]
 )
 @click.option(
     "--seeds",
-    default="0,1,2",
-    show_default=True,
     metavar="0,1,...",
-    help="Seeds, as in 0,1,2 or 0-4; one run for each.",
+    help="Seeds, as in 0,1,2 or 0-4; one run for each. Default: what the preset suggests, or 0,1,2.",
 )
 @set_option
 @click.option(
@@ -39,7 +37,7 @@ __all__ = ["compare"]
     help="Where the runs go. Default: runs/compare-NAME-HASH, the same for the same settings.",
 )
 @click.option(
-    "--baseline", default="fedavg", show_default=True, metavar="NAME", help="The method that others are compared with."
+    "--baseline", metavar="NAME", help="The method that others are compared with. Default: fedavg, or the first."
 )
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes at work at once. Default: one a core.")
 def compare(
@@ -48,7 +46,7 @@ def compare(
     seeds: str | None,
     pairs: Sequence[str],
     out: Path | None,
-    baseline: str,
+    baseline: str | None,
     workers: int | None,
 ) -> None:
     """Compare methods over seeds: make all runs, in parallel, and tabulate them.
@@ -63,8 +61,8 @@ def compare(
       prowd compare quick -s options.prowd.dequantizer.epochs=4 -s lowbit.rate=4.0
 
     Called again with the same settings it makes only what is missing: finished runs are kept, interrupted ones go on
-    from their last round, methods and seeds may be added. An option such as -s options.tau=0.5 is for every method that
-    has it, -s options.prowd.tau=0.5 for prowd and its ablations.
+    from their last round, methods and seeds may be added. An option such as -s options.sparsity=0.3 is for every method
+    that has it, -s options.prowd.sparsity=0.3 for prowd and its ablations.
 
     \b
     The directory holds:
@@ -84,11 +82,11 @@ def compare(
     names = _names(methods) if methods else suggested.methods
     numbers = _seeds(seeds) if seeds else suggested.seeds
     with download_bar(console) as progress:
-        plan = make_plan(config, read_pairs(pairs), names, numbers, out=out, progress=progress)
+        plan = make_plan(config, read_pairs(pairs), names, numbers, out=out, baseline=baseline, progress=progress)
     cores = workers or cores_for(plan)
     view = ComparisonView(console, plan, cores)
     try:
-        found = make(plan, baseline, cores, view)
+        found = make(plan, cores, view)
     except KeyboardInterrupt:
         view.close()
         again = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
@@ -96,12 +94,14 @@ def compare(
         sys.exit(INTERRUPTED)
     finally:
         view.close()
-    for table in comparison_tables(plan.config, found.rows, baseline) if found.rows else ():
+    for table in comparison_tables(plan.config, found.rows, found.baseline) if found.rows else ():
         console.print(table)
     if found.rows:
         say(console, f"tables: {found.path} (table.md, table.csv, table.tex, runs.csv)")
     if found.failures:
-        say(console, f"{len(found.failures)} of {len(plan.runs)} runs failed and are not in the tables; see above")
+        say(console, f"{len(found.failures)} of {len(plan.runs)} runs failed and are not in the tables:")
+        for name, reason in found.failures.items():
+            say(console, f"  {name}: {reason.strip().splitlines()[-1]}")
         sys.exit(1)
 
 

@@ -34,7 +34,7 @@ def caption(config: RunConfig, rows: Sequence[Row]) -> str:
     seeds = sorted({row.seeds for row in rows})
     many = "–".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
     return (
-        f"{config.name}: {config.data}, clients {config.clients}, {config.rounds} rounds, {many} "
+        f"{config.name}: {Path(config.data).name}, clients {config.clients}, {config.rounds} rounds, {many} "
         f"seed{'' if seeds == [1] else 's'}; accuracy in % after local training, mean ± 95 % confidence interval "
         f"(Student's t); traffic of all clients together, a round; prowd {config.version}"
     )

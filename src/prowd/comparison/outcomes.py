@@ -10,7 +10,7 @@ from prowd.bits import Bitwidth
 from prowd.comparison.intervals import Estimate, estimate
 from prowd.comparison.plan import Plan
 
-__all__ = ["Outcome", "Row", "collect", "tabulate"]
+__all__ = ["Outcome", "Row", "collect", "has_accuracy", "tabulate"]
 
 
 @dataclass(frozen=True)
@@ -43,21 +43,19 @@ class Outcome:
             weights_sha256=summary["weights_sha256"],
         )
 
-    @property
-    def gap(self) -> float:
-        """Accuracy of the highest width minus that of the lowest, as the paper has it."""
-        widths = sorted(self.trained, key=Bitwidth.parse)
-        return self.trained[widths[-1]] - self.trained[widths[0]]
-
 
 @dataclass(frozen=True)
 class Row:
-    """A method over its seeds. Differences are to the baseline, seed by seed; the baseline has none."""
+    """A method over its seeds.
+
+    The gap is the accuracy of the highest width minus that of the lowest, as the paper has it; one width has none.
+    Differences are to the baseline, seed by seed; the baseline has none.
+    """
 
     method: str
     seeds: int
     widths: Mapping[str, Estimate]
-    gap: Estimate
+    gap: Estimate | None
     average: Estimate
     received: Estimate
     difference: Estimate | None
@@ -66,9 +64,14 @@ class Row:
 
 
 def collect(plan: Plan) -> list[Outcome]:
-    """The outcomes of all runs of a plan that are finished."""
-    found = ((run, run.summary()) for run in plan.runs)
-    return [Outcome.of(run.method, run.seed, summary) for run, summary in found if summary is not None]
+    """The outcomes of all runs of a plan that are finished and have measured something."""
+    found = [(run, run.summary()) for run in plan.runs]
+    return [Outcome.of(run.method, run.seed, summary) for run, summary in found if summary and has_accuracy(summary)]
+
+
+def has_accuracy(summary: Mapping[str, Any]) -> bool:
+    """Whether some client has said how good its models are; a method of one's own may not ask."""
+    return None not in summary["average_accuracy"].values()
 
 
 def tabulate(outcomes: Sequence[Outcome], baseline: str = "fedavg") -> list[Row]:
@@ -79,12 +82,13 @@ def tabulate(outcomes: Sequence[Outcome], baseline: str = "fedavg") -> list[Row]
 
 
 def _row(method: str, found: Sequence[Outcome], baseline: str, base: Mapping[int, float]) -> Row:
+    widths = _widths(found)
     paired = [outcome.average - base[outcome.seed] for outcome in found if outcome.seed in base]
     return Row(
         method=method,
         seeds=len(found),
-        widths={width: estimate([outcome.trained[width] for outcome in found]) for width in _widths(found)},
-        gap=estimate([outcome.gap for outcome in found]),
+        widths={width: estimate([outcome.trained[width] for outcome in found]) for width in widths},
+        gap=estimate([one.trained[widths[-1]] - one.trained[widths[0]] for one in found]) if len(widths) > 1 else None,
         average=estimate([outcome.average for outcome in found]),
         received=estimate([outcome.average_received for outcome in found]),
         difference=estimate(paired) if paired and method != baseline else None,

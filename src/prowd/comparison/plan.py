@@ -17,7 +17,7 @@ from prowd._version import __version__
 from prowd.assembly import Arrays, as_used, assemble, check_same_data, load_data
 from prowd.config import RunConfig, load_config, validate, with_full_paths
 from prowd.data import Dataset, Progress
-from prowd.errors import ConfigError, RunError
+from prowd.errors import ConfigError, RunError, near
 from prowd.methods import METHODS, Method, find_method
 from prowd.models import describe
 from prowd.options import option_names, override
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 DATA = "data.npz"  # where arrays given through the Python API are kept, for all runs to read
+DEFAULT_BASELINE = "fedavg"
 OWN = {"method": "--methods", "seed": "--seeds"}  # what a comparison decides itself
 
 
@@ -62,6 +63,7 @@ class Plan:
 
     path: Path
     runs: tuple[PlannedRun, ...]
+    baseline: str = "fedavg"
 
     @property
     def config(self) -> RunConfig:
@@ -76,6 +78,7 @@ def make_plan(
     seeds: Sequence[int],
     *,
     out: Path | None = None,
+    baseline: str | None = None,
     arrays: Arrays | None = None,
     model: nn.Sequential | None = None,
     progress: Progress | None = None,
@@ -90,12 +93,17 @@ def make_plan(
             raise ConfigError(f"{key}: a comparison sets it for each run; accepted: {option}")
     values = override(read_settings(source), settings)
     classes = [find_method(name) for name in _unique("methods", methods)]
-    _unique("methods", [found.name for found in classes])
+    names = _unique("methods", [found.name for found in classes])
+    if baseline is not None and baseline not in names:
+        accepted = f"{', '.join(names)}{near(baseline, names)}"
+        raise ConfigError(f"baseline: {baseline!r} is not compared; accepted: {accepted}")
     configs = [_config(values, name, 0, classes) for name in methods]
     raw = load_data(with_full_paths(configs[0]), arrays, progress)
     if model is not None:
         layers = describe(model, as_used(configs[0], raw).image_shape).layers
         values = override(values, {"model": "custom", "layers": layers})
+    if out is not None and out.exists() and not out.is_dir():
+        raise RunError(f"{out} is not a directory; name another --out")
     path = out or _place(configs[0].name, values if arrays is None else {**values, "data": raw.digest()})
     if arrays is not None:
         values = override(values, {"data": str(path / DATA)})
@@ -110,7 +118,7 @@ def make_plan(
         _check_same(run)
     if arrays is not None:
         _save(arrays, path)
-    return Plan(path, tuple(runs))
+    return Plan(path, tuple(runs), baseline or (DEFAULT_BASELINE if DEFAULT_BASELINE in names else names[0]))
 
 
 def _config(values: Mapping[str, Any], method: str, seed: int, classes: Sequence[type[Method]]) -> RunConfig:

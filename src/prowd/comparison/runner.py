@@ -16,7 +16,7 @@ from prowd.assembly import as_used, load_data
 from prowd.comparison.plan import PlannedRun
 from prowd.config import RunConfig
 from prowd.engine import Federation
-from prowd.errors import ProwdError
+from prowd.errors import ProwdError, RunError
 from prowd.methods import ServerState
 from prowd.processes import GUARD, be_a_child, start_child
 from prowd.rounds import RoundReport
@@ -24,7 +24,8 @@ from prowd.session import Session, Watcher
 
 __all__ = ["Onlooker", "execute"]
 
-BEGAN, AT, SAID, DONE, FAILED = "began", "at", "said", "done", "failed"
+HERE, BEGAN, AT, SAID, DONE, FAILED = "here", "began", "at", "said", "done", "failed"
+FAILED_IMPORT = 1  # exit code of a process that could not import the script it is of
 
 
 class Onlooker:
@@ -85,7 +86,7 @@ def _tell(onlooker: Onlooker, run: PlannedRun, kind: str, content: Any) -> None:
         onlooker.began(run, content)
     elif kind == AT:
         onlooker.moved(run, content)
-    else:
+    elif kind == SAID:
         onlooker.said(run, content)
 
 
@@ -105,8 +106,10 @@ def _receive(one: _Active) -> tuple[str, Any]:
         kind, content = one.connection.recv()
     except (EOFError, OSError):
         one.process.join()
-        hint = "" if one.heard else f" before it began. {GUARD}"
-        return FAILED, f"its process ended (exit code {one.process.exitcode}){hint}"
+        code = one.process.exitcode
+        if not one.heard and code == FAILED_IMPORT:
+            raise RunError(f"the process of {one.run.path.name} ended before it began. {GUARD}") from None
+        return FAILED, f"its process ended (exit code {code})"
     one.heard = True
     return kind, content
 
@@ -114,6 +117,7 @@ def _receive(one: _Active) -> tuple[str, Any]:
 def _work(connection: Connection[Any, Any], config: RunConfig, path: Path, workers: int) -> None:
     """Body of a run's process."""
     be_a_child()
+    connection.send((HERE, None))
     reporter = _Reporter(connection)
     logging.getLogger().addHandler(reporter.handler)
     try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prowd.comparison.formats import write_tables
-from prowd.comparison.outcomes import Outcome, Row, collect, tabulate
+from prowd.comparison.outcomes import Outcome, Row, collect, has_accuracy, tabulate
 from prowd.comparison.plan import Plan
 from prowd.comparison.runner import Onlooker, execute
 from prowd.processes import available_cores
@@ -23,6 +23,7 @@ class Comparison:
     rows: Sequence[Row]
     outcomes: Sequence[Outcome]
     failures: Mapping[str, str]
+    baseline: str
 
 
 def cores_for(plan: Plan) -> int:
@@ -30,11 +31,16 @@ def cores_for(plan: Plan) -> int:
     return available_cores() if plan.config.device == "cpu" else 1
 
 
-def make(plan: Plan, baseline: str, cores: int, onlooker: Onlooker) -> Comparison:
+def make(plan: Plan, cores: int, onlooker: Onlooker) -> Comparison:
     """Make what is missing of a plan's runs, and write the tables of all that are finished."""
-    failures = execute([run for run in plan.runs if not run.is_finished], cores, onlooker)
+    failed = execute([run for run in plan.runs if not run.is_finished], cores, onlooker)
+    failures = {run.path.name: reason for run, reason in failed.items()}
+    for run in plan.runs:
+        summary = run.summary()
+        if summary is not None and not has_accuracy(summary):
+            failures[run.path.name] = f"{run.method} reports no accuracy_received and accuracy_trained in its metrics"
     outcomes = collect(plan)
-    rows = tabulate(outcomes, baseline)
+    rows = tabulate(outcomes, plan.baseline)
     if rows:
-        write_tables(plan.path, plan.config, rows, outcomes, baseline)
-    return Comparison(plan.path, rows, outcomes, {run.path.name: reason for run, reason in failures.items()})
+        write_tables(plan.path, plan.config, rows, outcomes, plan.baseline)
+    return Comparison(plan.path, rows, outcomes, failures, plan.baseline)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
@@ -35,7 +36,8 @@ class ComparisonView(Onlooker):
         self.total = self.progress.add_task(self._count(), total=self.clock.rounds, state="")
         self.tasks: dict[PlannedRun, TaskID] = {}
         methods, seeds = ({getattr(run, field) for run in plan.runs} for field in ("method", "seed"))
-        what = f"{plan.config.name}: {len(methods)} methods, {len(seeds)} seeds, {len(plan.runs)} runs"
+        counts = [(len(methods), "method"), (len(seeds), "seed"), (len(plan.runs), "run")]
+        what = f"{plan.config.name}: " + ", ".join(f"{count} {word}{'s' * (count != 1)}" for count, word in counts)
         say(console, f"{what}{f', {self.made} already made' if self.made else ''}")
         say(console, f"results in {plan.path}")
         self.progress.start()
@@ -128,18 +130,27 @@ class Clock:
 def comparison_tables(config: RunConfig, rows: Sequence[Row], baseline: str) -> list[Table]:
     """What a comparison came to, in tables that fit a terminal: accuracy, then differences and traffic."""
     widths = list(dict.fromkeys(width for row in rows for width in row.widths))
-    accuracy = Table(title=Text(f"{config.name}: accuracy after local training, %"))
-    other = Table(title=Text(f"{config.name}: against {baseline}, as received, and bytes a round"))
-    for table, headings in (
-        (accuracy, (*widths, "gap", "average")),
-        (other, (f"average − {baseline}", "average as received", "sent up", "received")),
-    ):
-        table.add_column("method")
-        for heading in headings:
-            table.add_column(heading, justify="right")
+    accuracy = _table(f"{config.name}: accuracy after local training, % ± 95 % interval", *widths, "gap", "average")
+    headings = (f"against {baseline}", "as received", "up a round", "down a round")
+    other = _table(f"{config.name}: average against {baseline}, as received, and traffic", *headings)
     for row in rows:
         shown = [interval(row.widths.get(width)) for width in widths]
-        accuracy.add_row(row.method, *shown, interval(row.gap, signed=True), interval(row.average))
+        accuracy.add_row(row.method, *map(_close, (*shown, interval(row.gap, signed=True), interval(row.average))))
         traffic = kilobytes(row.bytes_up), kilobytes(row.bytes_down)
-        other.add_row(row.method, interval(row.difference, signed=True), interval(row.received), *traffic)
+        other.add_row(
+            row.method, *map(_close, (interval(row.difference, signed=True), interval(row.received))), *traffic
+        )
     return [accuracy, other]
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _close(text: str) -> str:
+    """Narrower: a name of 24 letters and four such figures fit into 80 columns."""
+    return text.replace(" ± ", " ±")
