@@ -45,7 +45,7 @@ LEVELS = (-0.5, 0.0, 0.5)
 CPU = torch.device("cpu")
 
 Result = tuple[float, float]
-"""Mean |w − ŵ| and test accuracy of one held-out net."""
+"""Mean |w − ŵ| and accuracy of one held-out net on images that nobody concerned has seen."""
 
 
 def start(architecture: Architecture, seed: int, client: int) -> dict[str, QTensor]:
@@ -58,11 +58,18 @@ def start(architecture: Architecture, seed: int, client: int) -> dict[str, QTens
     return {name: QTensor(tensor, FLOAT32) for name, tensor in tensors.items()}
 
 
-def evaluate(source: Source, modules: Tensor, dataset: Dataset) -> Result:
+def evaluate(source: Source, modules: Tensor, unseen: Examples) -> Result:
     """How far ``modules`` are from the net's own, and what the net does with them."""
     with torch.no_grad():
-        predicted = source.predict(to_unit(dataset.x_test), modules).argmax(1)
-    return float((source.truth - modules).abs().mean()), float((predicted == dataset.y_test).float().mean())
+        predicted = source.predict(to_unit(unseen.images), modules).argmax(1)
+    return float((source.truth - modules).abs().mean()), float((predicted == unseen.labels).float().mean())
+
+
+def unseen_by(client: int, data: Sequence[Examples], dataset: Dataset) -> Examples:
+    """The test set, and the images of the other held-out nets: seen neither by this net nor by those φ learns from."""
+    others = [data[other] for other in range(FITTED, CLIENTS) if other != client]
+    images = torch.cat([dataset.x_test, *(examples.images for examples in others)])
+    return Examples(images, torch.cat([dataset.y_test, *(examples.labels for examples in others)]))
 
 
 def run(seed: int, arguments: argparse.Namespace, dataset: Dataset) -> dict[str, list[Result]]:
@@ -101,7 +108,7 @@ def run(seed: int, arguments: argparse.Namespace, dataset: Dataset) -> dict[str,
     sources = [Source(Net(architecture, FLOAT32, weights[n]), LADDER, settings.module, CPU) for n in range(CLIENTS)]
     print(f"seed {seed}: {statistics.median(spent):.1f} processor seconds a fit", flush=True)
     return {
-        name: [evaluate(source, rebuild(source), dataset) for source in sources[FITTED:]]
+        name: [evaluate(sources[n], rebuild(sources[n]), unseen_by(n, data, dataset)) for n in range(FITTED, CLIENTS)]
         for name, rebuild in dequantizers(sources[:FITTED], untrained, phi).items()
     }
 
@@ -166,7 +173,7 @@ def main() -> None:
     runs = [run(seed, arguments, dataset) for seed in arguments.seeds]
     nets = CLIENTS - FITTED
     print(f"{arguments.start} start, {nets} held-out nets, seeds {arguments.seeds}: mean ± deviation over seeds")
-    print(f"{'':14}{'mean |w − ŵ|':>20}{'test accuracy, %':>20}{'net by net against φ':>24}")
+    print(f"{'':14}{'mean |w − ŵ|':>20}{'accuracy, %':>20}{'net by net against φ':>24}")
     for name in runs[0]:
         errors, accuracies = ([statistics.mean(r[i] for r in found[name]) for found in runs] for i in (0, 1))
         gaps = [100 * (a[1] - b[1]) for found in runs for a, b in zip(found[name], found["φ"], strict=True)]

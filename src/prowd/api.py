@@ -98,6 +98,8 @@ def compare(
     Runs that failed are in ``failures`` with their reasons, and not in ``rows``.
     """
     _refuse_in_a_worker("prowd.compare")
+    import operator
+
     from rich.console import Console
 
     from prowd.assembly import as_arrays
@@ -107,15 +109,19 @@ def compare(
     from prowd.settings import read_suggestion
 
     _check_workers(workers)
-    if isinstance(methods, str):
-        raise ConfigError(f"methods: {methods!r} is a text; accepted: a list of names")
+    if methods is not None and (isinstance(methods, str) or not all(isinstance(name, str) for name in methods)):
+        raise ConfigError(f"methods: {methods!r} is wrong; accepted: a list of names")
+    try:
+        numbers = None if seeds is None else [operator.index(seed) for seed in seeds]
+    except TypeError:
+        raise ConfigError(f"seeds: {seeds!r} is wrong; accepted: a list of whole numbers") from None
     settings |= {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
     suggested = read_suggestion(source or "quick")
     plan = make_plan(
         source or "quick",
         settings,
         list(suggested.methods if methods is None else methods),
-        list(suggested.seeds if seeds is None else seeds),
+        list(suggested.seeds if numbers is None else numbers),
         out=Path(out) if out else None,
         baseline=baseline,
         arrays=None if isinstance(data, str | Path) else as_arrays(data),

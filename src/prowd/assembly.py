@@ -19,6 +19,7 @@ from prowd.config import RunConfig
 from prowd.data import ARRAYS, Dataset, Partition, Progress
 from prowd.engine import Federation
 from prowd.errors import ConfigError, DataError
+from prowd.methods import method_hash
 from prowd.models import Architecture, build
 from prowd.options import make_method
 from prowd.scene import ClientSpec, LocalSettings, Scene
@@ -29,12 +30,13 @@ __all__ = [
     "as_arrays",
     "as_used",
     "assemble",
-    "check_same_data",
+    "check_same",
     "load_data",
     "make_clients",
 ]
 
 Arrays = dict[str, NDArray[Any]]
+WAYS_ON = "the file as it was, or a run in another directory"
 
 
 def as_arrays(data: object) -> Arrays | None:
@@ -61,12 +63,14 @@ def load_data(config: RunConfig, arrays: Arrays | None = None, progress: Progres
     return datasets.load(config.data, progress=progress)
 
 
-def check_same_data(config: RunConfig, dataset: Dataset) -> RunConfig:
-    """Record the content hash of the data, or hold it to the one recorded."""
-    digest = dataset.digest()
+def check_same(config: RunConfig, dataset: Dataset) -> RunConfig:
+    """Record the content hash of the data and of a method's own file, or hold them to those recorded."""
+    digest, code = dataset.digest(), method_hash(config.method)
     if config.data_sha256 and config.data_sha256 != digest:
         raise DataError(f"data: {config.data} has content hash {digest}; accepted: {config.data_sha256}, as recorded")
-    return config.model_copy(update={"data_sha256": digest})
+    if config.method_sha256 and config.method_sha256 != code:
+        raise ConfigError(f"method: {config.method} has changed since the run was begun; accepted: {WAYS_ON}")
+    return config.model_copy(update={"data_sha256": digest, "method_sha256": code})
 
 
 def assemble(config: RunConfig, dataset: Dataset) -> tuple[Federation, Partition]:

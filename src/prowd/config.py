@@ -18,7 +18,7 @@ from prowd.float32 import FloatSettings
 from prowd.lowbit.model import LowBitSettings
 from prowd.methods import anchored
 from prowd.models import MODELS, Layer
-from prowd.options import explain, make_method, override, own_options
+from prowd.options import all_options, explain, make_method, override, own_options
 from prowd.scene import Operation, Rescale, Uplink
 from prowd.settings import read_settings
 
@@ -47,6 +47,7 @@ class RunConfig(BaseModel):
     seed: int = Field(0, ge=0, lt=2**63, strict=True)
     # the federation
     method: str = "fedavg"
+    method_sha256: str = Field("", description="content of a method's own file, to be the same on resume")
     options: dict[str, Any] = Field(default_factory=dict, description="the method's own settings")
     clients: str = Field("int8:5, float32:5", description="WIDTH:COUNT, ...")
     cohort: All | Count = Field("all", description="clients a round")
@@ -123,7 +124,7 @@ def validate(values: Mapping[str, Any]) -> RunConfig:
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigError(explain(error, "", _fields_beside)) from None
-    make_method(config.method, config.options)
+    config = config.model_copy(update={"options": all_options(make_method(config.method, config.options))})
     clients = len(parse_mix(config.clients))
     if config.cohort != "all" and config.cohort > clients:
         raise ConfigError(f"cohort: {config.cohort} of {config.clients!r} a round; accepted: 1 to {clients}, or all")

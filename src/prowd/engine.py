@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
@@ -14,7 +16,7 @@ import torch
 from prowd.admission import admit
 from prowd.client import one_thread
 from prowd.errors import RunError, WireError
-from prowd.methods import Method, ServerState, WorksMeanwhile
+from prowd.methods import Method, Notes, ServerState, WorksMeanwhile
 from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
 from prowd.rounds import Absence, RoundReport, mean_by_width, sum_by_width
 from prowd.scene import ClientSpec, Scene
@@ -79,7 +81,7 @@ def run_round(
     if not admitted.updates:
         raise RunError(f"round {round_}: no client's update could be used: {_reasons(report)}")
     state = federation.method.aggregate(federation.scene, state, admitted.updates)  # 9-11: the method's own lines
-    report = replace(report, notes=state.notes, seconds=time.perf_counter() - began)
+    report = replace(report, notes=_plain(federation.method, state), seconds=time.perf_counter() - began)
     return report, replace(state, round=round_, notes={})
 
 
@@ -131,11 +133,25 @@ def server_at_work(
     if not isinstance(method, WorksMeanwhile):
         yield lambda: state
     elif transport.remote:
-        with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as thread:
-            yield thread.submit(method.meanwhile, federation.scene, state).result
+        yield _in_a_thread(lambda: method.meanwhile(federation.scene, state))
     else:
         done = method.meanwhile(federation.scene, state)
         yield lambda: done
+
+
+def _in_a_thread(work: Callable[[], ServerState]) -> Callable[[], ServerState]:
+    """Begin some work; what is returned waits for its result. Who does not wait, as after Ctrl-C, is not held up."""
+    future: Future[ServerState] = Future()
+
+    def make() -> None:
+        torch.set_num_threads(1)
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            future.set_exception(error)
+
+    threading.Thread(target=make, daemon=True).start()
+    return future.result
 
 
 class Admitted(NamedTuple):
@@ -189,6 +205,15 @@ def _report(
         lost=[Absence(client.id, str(client.width), "no reply") for client in cohort if client.id not in replies],
         refused=admitted.refused,
     )
+
+
+def _plain(method: Method, state: ServerState) -> Notes:
+    """A method's notes, if they can be written down."""
+    try:
+        json.dumps(state.notes, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RunError(f"notes of {method.name}: {error}; accepted: numbers, texts, lists and dicts of them") from error
+    return state.notes
 
 
 def _reasons(report: RoundReport) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from prowd.errors import ConfigError, near
 from prowd.methods import METHODS, Method, find_method
 
-__all__ = ["explain", "make_method", "option_names", "override", "own_options"]
+__all__ = ["all_options", "explain", "make_method", "option_names", "override", "own_options"]
 
 _BRANCHES = ("constrained-int", "literal['all']", "literal['native']")  # pydantic's names for the parts of a union
 
@@ -25,11 +26,37 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method:
         raise ConfigError(
             f"options.{unknown[0]}: {chosen.name} has no such option; accepted: {', '.join(known) or 'none'}"
         )
+    bad = [key for key, value in _flat(options).items() if isinstance(value, float) and not math.isfinite(value)]
+    if bad:
+        raise ConfigError(f"options.{bad[0]}: {_flat(options)[bad[0]]} is wrong; accepted: a finite number")
     try:
         method: Method = TypeAdapter(chosen).validate_python(dict(options))
     except ValidationError as error:
         raise ConfigError(explain(error, "options.", lambda place: _beside(chosen, place))) from None
+    except PydanticUserError as error:
+        raise ConfigError(f"method: an option of {chosen.name} has a type that is not plain data: {error}") from None
     return method
+
+
+def all_options(method: Method) -> dict[str, Any]:
+    """Every option of a method with its value, defaults too; those that are None are left out."""
+    return _without_none(dataclasses.asdict(method))
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+        if value is not None
+    }
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables by dotted names."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
 
 
 def option_names(method: type[Method]) -> list[str]:
@@ -40,8 +67,8 @@ def option_names(method: type[Method]) -> list[str]:
 def own_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are for one method, of a table that may hold those of several.
 
-    ``options.prowd.tau`` is for ``prowd`` and its variants (classes derived from it), ``options.tau`` for whichever
-    method is run. The nearer one wins. Tables of methods that are not run are checked all the same.
+    ``options.tau`` is for whichever method is run, ``options.prowd.tau`` for ``prowd`` and its variants (classes
+    derived from it), and that wins. Tables of methods that are not run are checked all the same.
     """
     chosen = find_method(name)
     tables = {key: value for key, value in options.items() if key in METHODS or key == chosen.name}
@@ -50,10 +77,10 @@ def own_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"options.{key}: {table!r} is wrong; accepted: a table of the options of {key}")
         if key in METHODS:
             _check_table(key, table)
-    own: dict[str, Any] = {}
+    own = {key: value for key, value in options.items() if key not in tables}
     for ancestor in reversed(chosen.__mro__):
         own = override(own, tables.get(vars(ancestor).get("name", ""), {}))
-    return override(own, {key: value for key, value in options.items() if key not in tables})
+    return own
 
 
 def _check_table(name: str, table: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from prowd.assembly import (
     as_arrays,
     as_used,
     assemble,
-    check_same_data,
+    check_same,
     load_data,
     make_clients,
 )
@@ -97,7 +97,7 @@ class Session:
         if model is not None:
             layers = describe(model, dataset.image_shape).layers
             config = validate(override(config.model_dump(), {"model": "custom", "layers": layers}))
-        config = check_same_data(config.model_copy(update={"version": __version__}), raw)
+        config = check_same(config.model_copy(update={"version": __version__}), raw)
         return cls.begin(config, dataset, out or _fresh_path(config))
 
     @classmethod
@@ -118,10 +118,12 @@ class Session:
         rundir = RunDir.open(path)
         try:
             config = load_config(path / "config.toml")
+            if not rundir.lines():  # nothing was made yet with the method as it was
+                config = config.model_copy(update={"method_sha256": ""})
             if config.version != __version__:
                 log.warning("%s was begun by prowd %s and goes on with %s", path, config.version, __version__)
             raw = load_data(config, as_arrays(data), progress)
-            config = check_same_data(validate(override(config.model_dump(), settings)), raw)
+            config = check_same(validate(override(config.model_dump(), settings)), raw)
             dataset = as_used(config, raw)
             federation, _ = assemble(config, dataset)
             fresh = federation.method.init(federation.scene)

@@ -74,7 +74,7 @@ def _parse(source: str | Path) -> dict[str, Any]:
     elif Path(source).suffix == ".toml" or Path(source).is_file():
         try:
             text = Path(source).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(f"configuration file {source} cannot be read: {error}") from error
     else:
         names = list(presets())
@@ -82,5 +82,5 @@ def _parse(source: str | Path) -> dict[str, Any]:
         raise ConfigError(f"preset: {str(source)!r} is unknown; accepted: {accepted}")
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{source} is not valid TOML: {error}") from error

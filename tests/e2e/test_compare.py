@@ -23,6 +23,8 @@ from prowd.cli import main
 from prowd.cli.arguments import read_pairs
 from prowd.comparison import make_plan
 from prowd.config import load_config
+from prowd.methods import find_method
+from prowd.settings import presets
 from tests.runs import (
     TIMEOUT,
     TINY,
@@ -40,6 +42,7 @@ from tests.runs import (
     wait_until,
 )
 
+ROOT = Path(__file__).parents[2]
 BOTH = [(method, seed) for method in ("fedavg", "local") for seed in (0, 1)]
 
 OWN = """
@@ -345,10 +348,16 @@ print(found.rows, found.failures)
     assert not (tmp_path / "out").exists()
 
 
-def test_help_has_examples_that_work(here: CliRunner) -> None:
+def test_help_has_examples_that_work(here: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     done = compare(here, "--help")
     assert done.exit_code == 0
-    assert len(re.findall(r"^ +prowd compare .+$", done.output, re.MULTILINE)) >= 3
+    examples = re.findall(r"^ +prowd compare (\S+) ?(.*?)(?:   .*)?$", done.output, re.MULTILINE)
+    assert len(examples) >= 3
+    for preset, arguments in examples:
+        assert preset in presets()
+        for name in re.findall(r"--methods (\S+)", arguments):
+            assert name == "all" or all(find_method(one) for one in name.split(","))
     for name in ("--methods", "--seeds", "--out", "--baseline", "--workers", "table.md", "runs.csv"):
         assert name in done.output
     settings = re.findall(r"-s\s+([a-z]\S*=\S+)", done.output)

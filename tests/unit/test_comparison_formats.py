@@ -102,7 +102,7 @@ def test_the_markdown_table_has_one_header_and_as_many_cells_in_every_row() -> N
     assert cells[0] == ["method", *WIDTHS, "gap", "average", "against fedavg", "as received", "up", "down"]
     assert [row for row in cells if set("".join(row)) <= set("-:")] == [cells[1]]
     assert cells[3][0] == "my_own"
-    assert cells[3][6] == "-2.90 ± 1.27"
+    assert cells[3][6] == "-2.90 ± 1.27 *"
     assert cells[3][8:] == ["1,234.6 kB", "2,345.7 kB"]
     assert text.endswith(f"\n\n{caption(CONFIG, ROWS)}\n")
 

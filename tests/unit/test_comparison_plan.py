@@ -12,6 +12,8 @@ from torch import nn
 from prowd.comparison import Plan, make_plan
 from prowd.config import load_config
 from prowd.errors import ConfigError, DataError, ProwdError, RunError
+from prowd.methods import find_method
+from prowd.options import all_options
 from tests.runs import arrays, config_file
 
 OWN = """
@@ -22,6 +24,10 @@ from prowd.methods import FedAvg, ProWD
 @dataclass(frozen=True)
 class Mine(FedAvg):
     power: int = 2
+    name: ClassVar[str] = "mine"
+
+@dataclass(frozen=True)
+class Also(FedAvg):
     name: ClassVar[str] = "mine"
 
 @dataclass(frozen=True)
@@ -56,7 +62,12 @@ def plan(source: Path, *methods: str, seeds: tuple[int, ...] = (0,), out: Path |
 
 
 def options(found: Plan) -> dict[str, dict[str, Any]]:
-    return {run.method: run.config.options for run in found.runs}
+    """What differs from the defaults."""
+    changed: dict[str, dict[str, Any]] = {}
+    for run in found.runs:
+        defaults = all_options(find_method(run.config.method)())
+        changed[run.method] = {key: value for key, value in run.config.options.items() if value != defaults[key]}
+    return changed
 
 
 def files(folder: Path) -> dict[str, bytes | None]:
@@ -131,7 +142,8 @@ def test_what_a_comparison_sets_itself_is_refused(key: str, source: Path) -> Non
         (["local", "fedavg", "local"], [0], r"^methods: local is there twice; accepted: "),
         (["fedavg"], [2, 1, 2], r"^seeds: 2 is there twice; accepted: "),
         (["fedavgg"], [0], r"^method: 'fedavgg' is unknown; accepted: local, .*did you mean 'fedavg'"),
-        (["fedavg", "own.py:Twin"], [0], r"^methods: fedavg is there twice; accepted: "),
+        (["fedavg", "own.py:Twin"], [0], r"^method: own.py:Twin has the name 'fedavg' of another method; accepted: "),
+        (["own.py:Mine", "own.py:Also"], [0], r"^methods: mine is there twice; accepted: "),
         (["own.py:Mine", "./own.py:Mine"], [0], r"^methods: mine is there twice; accepted: "),
         (["fedavg"], [0, -1], r"^seed: -1 is wrong; accepted: greater than or equal to 0"),
     ],
@@ -215,7 +227,11 @@ def test_data_that_cannot_be_used_leave_nothing(source: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("field", "there", "here"),
-    [("rounds", 3, 4), ("clients", "'int8:2, float32:2'", "'int8:2'"), ("options", {}, {"weighting": "uniform"})],
+    [
+        ("rounds", 3, 4),
+        ("clients", "'int8:2, float32:2'", "'int8:2'"),
+        ("options", {"weighting": "examples"}, {"weighting": "uniform"}),
+    ],
 )
 def test_a_run_made_with_other_settings_is_refused(
     field: str, there: object, here: object, source: Path, tmp_path: Path
@@ -269,3 +285,25 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
     source = config_file(tmp_path)
     with pytest.raises(RunError, match="is not a directory; name another --out"):
         make_plan(source, {}, ["fedavg"], [0], out=source)
+
+
+def test_a_default_that_is_spelt_out_leads_to_the_same_directory(source: Path) -> None:
+    assert plan(source, "fedavg").path == plan(source, "fedavg", uplink="ternary").path
+    assert plan(source, "fedavg").path != plan(source, "fedavg", uplink="native").path
+
+
+def test_a_method_whose_file_has_changed_is_not_taken_for_made(source: Path, own: Path, tmp_path: Path) -> None:
+    found = plan(source, f"{own}:Mine", out=tmp_path / "out")
+    begin(found)
+    own.write_text(OWN.replace("power: int = 2", "power: int = 2  # the same, but who knows"), "utf-8")
+    plan(source, f"{own}:Mine", out=tmp_path / "out")  # nothing was made yet
+    (found.runs[0].path / "rounds.jsonl").write_text("{}", "utf-8")
+    with pytest.raises(RunError, match=r"own.py has changed since .*mine-seed0 was made; remove that folder, or name"):
+        plan(source, f"{own}:Mine", out=tmp_path / "out")
+
+
+def test_a_summary_that_lacks_something_is_no_summary(source: Path, tmp_path: Path) -> None:
+    (run,) = plan(source, "fedavg", out=tmp_path / "out").runs
+    run.path.mkdir(parents=True)
+    (run.path / "summary.json").write_text('{"rounds": 3}', "utf-8")
+    assert not run.is_finished

@@ -280,7 +280,7 @@ def test_own_layers_go_with_the_custom_model_only() -> None:
 def test_the_method_is_made_with_its_options() -> None:
     config = load_config("quick", {"options.weighting": "uniform"})
     assert make_method(config.method, config.options) == FedAvg(weighting="uniform")
-    assert load_config("quick").options == {}
+    assert load_config("quick").options == {"weighting": "examples"}
 
 
 def test_a_configuration_cannot_be_changed_in_place() -> None:

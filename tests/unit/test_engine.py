@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from prowd.quantize import Weights
 from prowd.rounds import Absence, RoundReport
 from prowd.scene import ClientSpec, Scene
 from prowd.training import Examples, Model
-from prowd.wire import decode_task, decode_update, encode_update
+from prowd.wire import Update, decode_task, decode_update, encode_update
 
 from .scenes import INT4, INT8, Answer, FakeTransport, honest, same, scene
 
@@ -420,4 +421,36 @@ def test_a_fault_in_the_server_s_own_work_is_not_lost(remote: bool, tmp_path: Pa
     given, method = scene(INT8, FLOAT32), Broken()
     transport = FakeTransport(honest(given, method, tmp_path), remote=remote)
     with pytest.raises(RunError, match="the fit diverged"):
+        run_round(Federation(given, method, rounds=1, cohort=2), method.init(given), transport)
+
+
+def test_an_interrupt_does_not_wait_for_the_server_s_own_work(tmp_path: Path) -> None:
+    never, given = threading.Event(), scene(INT8, FLOAT32)
+
+    class Slow(Busy):
+        def meanwhile(self, scene: Scene, state: ServerState) -> ServerState:
+            never.wait(60)
+            return state
+
+    def interrupted(client: int, message: bytes) -> bytes:
+        raise KeyboardInterrupt
+
+    method = Slow()
+    began = time.monotonic()
+    transport = FakeTransport(interrupted, remote=True)
+    with pytest.raises(KeyboardInterrupt):
+        run_round(Federation(given, method, rounds=1, cohort=2), method.init(given), transport)
+    never.set()
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("note", [torch.zeros(2), float("nan")])
+def test_notes_that_cannot_be_written_down_are_refused(note: object, tmp_path: Path) -> None:
+    class Scribbler(FedAvg):
+        def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
+            return replace(super().aggregate(scene, state, updates), notes={"odd": note})
+
+    given, method = scene(INT8, FLOAT32), Scribbler()
+    transport = FakeTransport(honest(given, method, tmp_path))
+    with pytest.raises(RunError, match=r"notes of fedavg: .*; accepted: numbers, texts"):
         run_round(Federation(given, method, rounds=1, cohort=2), method.init(given), transport)

@@ -8,7 +8,7 @@ import pytest
 
 from prowd.config import load_config
 from prowd.errors import ConfigError
-from prowd.methods import METHODS, FedAvg, anchored, find_method
+from prowd.methods import METHODS, FedAvg, anchored, find_method, method_hash
 
 OWN = """
 from dataclasses import dataclass
@@ -27,6 +27,10 @@ class Half:
 @dataclass(frozen=True)
 class Odd(FedAvg):
     name: ClassVar[str] = "../odd"
+
+@dataclass(frozen=True)
+class Forgot(FedAvg):
+    pass
 
 nothing = 3
 """
@@ -55,7 +59,7 @@ def test_an_own_method_is_found_by_its_module() -> None:
 
 def test_an_own_method_has_its_options_in_the_configuration(own: Path) -> None:
     config = load_config("quick", {"method": f"{own}:Mine", "options": {"power": 3}})
-    assert config.options == {"power": 3}
+    assert config.options == {"weighting": "examples", "power": 3}
     with pytest.raises(ConfigError, match="mine has no such option; accepted: weighting, power"):
         load_config("quick", {"method": f"{own}:Mine", "options": {"pover": 3}})
 
@@ -71,7 +75,9 @@ def test_a_file_is_named_by_its_full_path(own: Path, monkeypatch: pytest.MonkeyP
     ("name", "message"),
     [
         ("fedavgg", r"'fedavgg' is unknown; accepted: local, .*FILE.py:CLASS \(did you mean 'fedavg'\?\)"),
-        ("nowhere.py:Mine", r"there is no file .*nowhere.py"),
+        ("nowhere.py:Mine", r"'nowhere.py' cannot be read: .*No such file"),
+        ("nul\0.py:Mine", r"cannot be read: embedded null byte"),
+        ("{own}:Forgot", r"has the name 'fedavg' of another method; accepted: a `name` of its own"),
         ("no.such.module:Mine", r"module 'no.such.module' cannot be imported: ModuleNotFoundError"),
         ("{own}:Yours", r"has no dataclass 'Yours'"),
         ("{own}:nothing", r"has no dataclass 'nothing'"),
@@ -91,3 +97,19 @@ def test_a_file_that_fails_says_where(tmp_path: Path) -> None:
     for _ in range(2):  # a failed module is not left behind
         with pytest.raises(ConfigError, match=r"ZeroDivisionError: division by zero \(.*broken.py, line 3\)"):
             find_method(f"{path}:Mine")
+
+
+def test_a_file_that_exits_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "leaves.py"
+    path.write_text("raise SystemExit(3)\n", "utf-8")
+    with pytest.raises(ConfigError, match=r"SystemExit: 3 \(.*leaves.py, line 1\)"):
+        find_method(f"{path}:Mine")
+
+
+def test_a_file_that_has_changed_is_loaded_anew(own: Path) -> None:
+    before, hash_before = find_method(f"{own}:Mine"), method_hash(f"{own}:Mine")
+    own.write_text(OWN.replace("power: int = 2", "power: int = 5"), "utf-8")
+    after = find_method(f"{own}:Mine")
+    assert (before().power, after().power) == (2, 5)  # type: ignore[attr-defined]
+    assert method_hash(f"{own}:Mine") != hash_before
+    assert method_hash("fedavg") == ""

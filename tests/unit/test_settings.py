@@ -110,3 +110,15 @@ def test_the_ablation_is_table_1_with_the_parts_of_prowd(mix: str, tail: str) ->
     assert ablation.model_copy(update={"name": table.name}) == table
     assert read_suggestion(f"ablation-{mix}{tail}").methods == ("fedavg", "prowd-deq", "prowd-swa", "prowd")
     assert len(read_suggestion(f"table1-{mix}{tail}").methods) == 9
+    assert len(read_suggestion(f"table2{tail}").methods) == 8, "the paper's Table 2 has no FedProx"
+
+
+@pytest.mark.parametrize("text", ["rounds = " + "1" * 5000, "rounds = " + "[" * 5000])
+def test_toml_that_python_cannot_read_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not valid TOML"):
+        load_config(write(tmp_path, "mine.toml", text))
+
+
+def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: embedded null byte"):
+        load_config(write(tmp_path, "mine.toml", 'extends = "a\\u0000.toml"'))

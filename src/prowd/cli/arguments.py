@@ -40,6 +40,6 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
             raise click.UsageError(f"-s {pair!r} is not a setting; accepted: KEY=VALUE, as in -s rounds=5")
         try:
             settings[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             settings[key.strip()] = text.strip()
     return settings

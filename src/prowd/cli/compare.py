@@ -57,7 +57,7 @@ def compare(
       prowd compare quick --methods all --seeds 0,1
       prowd compare table1-50-50-cpu --methods local,fedavg,prowd -s rounds=5 --out runs/mine
       prowd compare ablation-80-20-cpu             with the methods and seeds that the preset suggests
-      prowd compare quick --methods fedavg,examples/median.py:Median
+      prowd compare quick --methods fedavg,examples/fedavgm.py:FedAvgM
       prowd compare quick -s options.prowd.dequantizer.epochs=4 -s lowbit.rate=4.0
 
     Called again with the same settings it makes only what is missing: finished runs are kept, interrupted ones go on

@@ -29,8 +29,13 @@ def methods() -> None:
     """List the federated methods (choose one with -s method=NAME, its options with -s options.KEY=VALUE)."""
     from prowd.methods import METHODS
 
-    rows = [(name, method.summary, "\n".join(_options(method())) or "-") for name, method in METHODS.items()]
-    print_table(("method", "what it does", "options and defaults"), rows)
+    click.echo("method  what it does")
+    for name, method in METHODS.items():
+        click.echo(f"{name}  {method.summary}")
+        parent = getattr(method.__base__, "name", None)
+        is_variant = parent in METHODS and _options(method()) == _options(METHODS[parent]())
+        for line in [f"options as {parent}"] if is_variant else _options(method()):
+            click.echo(f"    {line}")
 
 
 def _options(settings: Any, prefix: str = "options.") -> list[str]:

@@ -47,6 +47,7 @@ def main() -> None:
       prowd run                                  the default federation, about a minute
       prowd run quick -s seed=1 -s rounds=5      the same with other settings
       prowd run --resume runs/DIR                continue a run that was stopped
+      prowd compare quick                        FedAvg against ProWD, with confidence intervals
       prowd presets                              what else can be run
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")

@@ -56,7 +56,7 @@ def run(
       summary.json   the outcome, with a hash of the final weights
       checkpoints/   what --resume continues from
 
-    All settings with their defaults: see config.toml of any run, or the README.
+    All settings with their defaults: config.toml of any run has them, docs/configuration.md explains them.
     """
     given = ctx.get_parameter_source("config") is not click.core.ParameterSource.DEFAULT
     if resume is not None and (out is not None or given):

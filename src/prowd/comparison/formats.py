@@ -12,7 +12,7 @@ from prowd.comparison.outcomes import Outcome, Row
 from prowd.config import RunConfig
 from prowd.files import atomic_write
 
-__all__ = ["caption", "interval", "kilobytes", "table_csv", "table_latex", "table_markdown", "write_tables"]
+__all__ = ["caption", "interval", "kilobytes", "starred", "table_csv", "table_latex", "table_markdown", "write_tables"]
 
 Cells = list[list[str]]
 
@@ -36,7 +36,8 @@ def caption(config: RunConfig, rows: Sequence[Row]) -> str:
     return (
         f"{config.name}: {Path(config.data).name}, clients {config.clients}, {config.rounds} rounds, {many} "
         f"seed{'' if seeds == [1] else 's'}; accuracy in % after local training, mean ± 95 % confidence interval "
-        f"(Student's t); traffic of all clients together, a round; prowd {config.version}"
+        f"(Student's t), * where that of the difference excludes zero; traffic of all clients together, a round; "
+        f"prowd {config.version}"
     )
 
 
@@ -46,6 +47,11 @@ def interval(value: Estimate | None, *, signed: bool = False) -> str:
         return "–"
     mean = f"{value.mean:+.2f}" if signed else f"{value.mean:.2f}"
     return mean if value.half is None else f"{mean} ± {value.half:.2f}"
+
+
+def starred(text: str, difference: Estimate | None) -> str:
+    """A difference with a star if its interval excludes zero."""
+    return f"{text} *" if difference is not None and difference.excludes_zero else text
 
 
 def kilobytes(count: float) -> str:
@@ -86,11 +92,12 @@ def table_csv(rows: Sequence[Row], base: str) -> str:
     widths = _widths(rows)
     columns = [*widths, "gap", "average", "average as received", f"average against {base}"]
     header = ["method", "seeds", *(part for name in columns for part in (name, f"{name} ±"))]
-    lines: list[list[object]] = [[*header, "bytes up a round", "bytes down a round"]]
+    lines: list[list[object]] = [[*header, "pairs", "bytes up a round", "bytes down a round"]]
     for row in rows:
         values = [*(row.widths.get(width) for width in widths), row.gap, row.average, row.received, row.difference]
         numbers = [number for value in values for number in ((value.mean, value.half) if value else (None, None))]
-        lines.append([row.method, row.seeds, *map(_number, numbers), row.bytes_up, row.bytes_down])
+        pairs = row.difference.count if row.difference else ""
+        lines.append([row.method, row.seeds, *map(_number, numbers), pairs, row.bytes_up, row.bytes_down])
     return _csv(lines)
 
 
@@ -118,7 +125,7 @@ def _cells(rows: Sequence[Row], base: str, show: Callable[..., str]) -> Cells:
             *(show(row.widths.get(width)) for width in widths),
             show(row.gap, signed=True),
             show(row.average),
-            show(row.difference, signed=True),
+            starred(show(row.difference, signed=True), row.difference),
             show(row.received),
             kilobytes(row.bytes_up),
             kilobytes(row.bytes_down),

@@ -14,7 +14,7 @@ import numpy as np
 from torch import nn
 
 from prowd._version import __version__
-from prowd.assembly import Arrays, as_used, assemble, check_same_data, load_data
+from prowd.assembly import Arrays, as_used, assemble, check_same, load_data
 from prowd.config import RunConfig, load_config, validate, with_full_paths
 from prowd.data import Dataset, Progress
 from prowd.errors import ConfigError, RunError, near
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 DATA = "data.npz"  # where arrays given through the Python API are kept, for all runs to read
+PARTS = {"accuracy", "average_accuracy", "bytes", "weights_sha256"}  # of a summary, that tables are made of
 DEFAULT_BASELINE = "fedavg"
 OWN = {"method": "--methods", "seed": "--seeds"}  # what a comparison decides itself
 
@@ -54,7 +55,8 @@ class PlannedRun:
             found = json.loads((self.path / "summary.json").read_text("utf-8"))
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) and found.get("rounds") == self.config.rounds else None
+        is_whole = isinstance(found, dict) and found.get("rounds") == self.config.rounds and set(found) >= PARTS
+        return found if is_whole else None
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def make_plan(
     for seed in _unique("seeds", seeds):
         for name, found in zip(methods, classes, strict=True):
             config = with_full_paths(_config(values, name, seed, classes))
-            complete = check_same_data(config.model_copy(update={"version": __version__}), raw)
+            complete = check_same(config.model_copy(update={"version": __version__}), raw)
             runs.append(PlannedRun(found.name, seed, complete, path / f"{found.name}-seed{seed}"))
     _rehearse(runs[: len(methods)], raw)
     for run in runs:
@@ -149,7 +151,9 @@ def _unique(field: str, found: Sequence[Item]) -> Sequence[Item]:
 
 def _place(name: str, values: Mapping[str, Any]) -> Path:
     """A directory for these settings: other settings have another one."""
-    decisive = {key: value for key, value in values.items() if key not in (*OWN, "version", "data_sha256")}
+    base = validate({key: value for key, value in values.items() if key not in ("method", "options")})
+    filled_in = {*OWN, "version", "options", "data_sha256", "method_sha256"}
+    decisive = {**base.model_dump(mode="json", exclude=filled_in), "options": values.get("options", {})}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
     return Path("runs") / f"compare-{name}-{digest[:8]}"
 
@@ -174,7 +178,12 @@ def _check_same(run: PlannedRun) -> None:
     found = load_config(run.path / "config.toml")
     if found.version != __version__:
         log.warning("%s was begun by prowd %s", run.path, found.version)
+    if found.method_sha256 != run.config.method_sha256:
+        if not (run.path / "rounds.jsonl").exists():
+            return  # nothing was made yet with the method as it was
+        changed = run.config.method.rpartition(":")[0]
+        raise RunError(f"{changed} has changed since {run.path} was made; remove that folder, or name another --out")
     for field in RunConfig.model_fields:
         there, here = getattr(found, field), getattr(run.config, field)
-        if field != "version" and there != here:
+        if field not in ("version", "method_sha256") and there != here:
             raise RunError(f"{run.path} was made with {field} = {there!r}, now it is {here!r}; name another --out")

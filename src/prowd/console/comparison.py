@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prowd.comparison import Onlooker, Plan, PlannedRun, Row
-from prowd.comparison.formats import interval, kilobytes
+from prowd.comparison.formats import interval, kilobytes, starred
 from prowd.config import RunConfig
 from prowd.console.words import duration, percent, say
 
@@ -132,14 +132,13 @@ def comparison_tables(config: RunConfig, rows: Sequence[Row], baseline: str) -> 
     widths = list(dict.fromkeys(width for row in rows for width in row.widths))
     accuracy = _table(f"{config.name}: accuracy after local training, % ± 95 % interval", *widths, "gap", "average")
     headings = (f"against {baseline}", "as received", "up a round", "down a round")
-    other = _table(f"{config.name}: average against {baseline}, as received, and traffic", *headings)
+    star = " (* interval excludes zero)" if any(row.difference and row.difference.excludes_zero for row in rows) else ""
+    other = _table(f"{config.name}: average against {baseline}{star}, as received, and traffic", *headings)
     for row in rows:
         shown = [interval(row.widths.get(width)) for width in widths]
         accuracy.add_row(row.method, *map(_close, (*shown, interval(row.gap, signed=True), interval(row.average))))
-        traffic = kilobytes(row.bytes_up), kilobytes(row.bytes_down)
-        other.add_row(
-            row.method, *map(_close, (interval(row.difference, signed=True), interval(row.received))), *traffic
-        )
+        against = starred(interval(row.difference, signed=True), row.difference), interval(row.received)
+        other.add_row(row.method, *map(_close, against), kilobytes(row.bytes_up), kilobytes(row.bytes_down))
     return [accuracy, other]
 
 

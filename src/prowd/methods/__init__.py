@@ -8,7 +8,7 @@ from prowd.methods.fedprox import FedProx
 from prowd.methods.grouped import FedGroupedAvg, FedGroupedAvgAsymmetric
 from prowd.methods.local import Local
 from prowd.methods.prowd import ProWD, ProWDDeq, ProWDSwa
-from prowd.methods.registry import METHODS, anchored, find_method
+from prowd.methods.registry import METHODS, anchored, find_method, method_hash
 
 __all__ = [
     "METHODS",
@@ -31,4 +31,5 @@ __all__ = [
     "WorksMeanwhile",
     "anchored",
     "find_method",
+    "method_hash",
 ]

@@ -23,7 +23,7 @@ from prowd.methods.grouped import FedGroupedAvg, FedGroupedAvgAsymmetric
 from prowd.methods.local import Local
 from prowd.methods.prowd import ProWD, ProWDDeq, ProWDSwa
 
-__all__ = ["METHODS", "anchored", "find_method"]
+__all__ = ["METHODS", "anchored", "find_method", "method_hash"]
 
 _ALL = (
     Local,
@@ -56,7 +56,8 @@ def find_method(name: str) -> type[Method]:
     found = getattr(module, attribute, None)
     if not isinstance(found, type) or not is_dataclass(found):
         raise ConfigError(f"method: {where} has no dataclass {attribute!r}; accepted: the class of a method")
-    _check(found, name)
+    if found not in METHODS.values():
+        _check(found, name)
     return cast(type[Method], found)
 
 
@@ -70,27 +71,44 @@ def _check(found: type, name: str) -> None:
     missing = [part for part in PARTS if not hasattr(found, part)]
     if missing:
         raise ConfigError(f"method: {name} lacks {', '.join(missing)}; accepted: all of {', '.join(PARTS)}")
-    label = getattr(found, "name", None)
+    label = vars(found).get("name")
+    if label is None or label in METHODS:
+        theirs = repr(getattr(found, "name", None))
+        raise ConfigError(f"method: {name} has the name {theirs} of another method; accepted: a `name` of its own")
     if not isinstance(label, str) or not NAME.fullmatch(label):
         raise ConfigError(f"method: the name of {name} is {label!r}; accepted: letters, digits and -, at most 50")
 
 
+def method_hash(name: str) -> str:
+    """Content hash of the file that holds a method; nothing for those that are installed."""
+    where, _, _ = name.rpartition(":")
+    if not where.endswith(".py"):
+        return ""
+    return hashlib.sha256(_read(Path(where))).hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.expanduser().read_bytes()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"method: {str(path)!r} cannot be read: {error}; accepted: FILE.py:CLASS") from None
+
+
 def _file(path: Path) -> ModuleType:
-    """Load a Python file, once in a process: its classes must stay the same ones."""
+    """Load a Python file, once in a process as long as it is the same: its classes must stay the same ones."""
+    source = _read(path)
     path = path.expanduser().resolve()
-    key = f"prowd_method_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    key = f"prowd_method_{hashlib.sha256(str(path).encode() + source).hexdigest()[:16]}"
     if key in sys.modules:
         return sys.modules[key]
-    if not path.is_file():
-        raise ConfigError(f"method: there is no file {path}; accepted: FILE.py:CLASS")
     spec = importlib.util.spec_from_file_location(key, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"method: {path} is not a Python file; accepted: FILE.py:CLASS")
     module = importlib.util.module_from_spec(spec)
     sys.modules[key] = module  # before it is run: dataclasses look their module up
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's own file
+    except (Exception, SystemExit) as error:
         del sys.modules[key]
         raise ConfigError(f"method: {path} cannot be loaded: {_where(error)}") from error
     return module
@@ -103,6 +121,6 @@ def _module(name: str) -> ModuleType:
         raise ConfigError(f"method: module {name!r} cannot be imported: {_where(error)}") from error
 
 
-def _where(error: Exception) -> str:
+def _where(error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"

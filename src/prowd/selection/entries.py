@@ -48,7 +48,7 @@ class Point:
 
     @property
     def rise(self) -> float:
-        """N − t·D, the height of the support line at D = 0, and no less than it is without rounding."""
+        """N − t·D, the height of the support line at D = 0, and no less than it is for this N without rounding."""
         return self.dot + abs(self.dot) * 2.0**-50 - self.t * self.square
 
     @property
