@@ -284,6 +284,11 @@ def test_a_run_that_fails_leaves_the_others_standing(own: Path, tmp_path: Path, 
     lines = (out / "mine-seed0" / "rounds.jsonl").read_text("utf-8")
     assert lines.count("\n") == 1
     own.write_text(OWN.replace('"fail"', '"nothing"'), "utf-8")
+    changed = compare(here, source, *arguments)
+    assert changed.exit_code == 1
+    assert "own.py has changed since" in changed.output, "a round was made with the code as it was"
+    own.write_text(OWN, "utf-8")
+    (tmp_path / "fail").unlink()
     mended = compare(here, source, *arguments)
     assert mended.exit_code == 0, mended.output
     assert "2 runs, 1 already made" in mended.output
