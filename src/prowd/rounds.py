@@ -38,6 +38,11 @@ class RoundReport:
     """What the method noted down to explain the round."""
     seconds: float = 0.0
 
+    def left_out(self) -> list[str]:
+        """Whose work is missing, and why, in words."""
+        absences = (*self.lost, *self.refused)
+        return [f"round {self.round}: client {a.client} ({a.width}) left out: {a.reason}" for a in absences]
+
     def line(self) -> dict[str, Any]:
         """The report as plain JSON values."""
         return {

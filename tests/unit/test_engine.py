@@ -454,3 +454,13 @@ def test_notes_that_cannot_be_written_down_are_refused(note: object, tmp_path: P
     transport = FakeTransport(honest(given, method, tmp_path))
     with pytest.raises(RunError, match=r"notes of fedavg: .*; accepted: numbers, texts"):
         run_round(Federation(given, method, rounds=1, cohort=2), method.init(given), transport)
+
+
+def test_who_is_left_out_is_said_with_the_reason() -> None:
+    report = RoundReport(
+        7, {}, {}, {}, {}, {}, 3, lost=[Absence(1, "int8", "no reply")], refused=[Absence(2, "float32", "too long")]
+    )
+    assert report.left_out() == [
+        "round 7: client 1 (int8) left out: no reply",
+        "round 7: client 2 (float32) left out: too long",
+    ]

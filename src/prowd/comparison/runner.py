@@ -155,9 +155,8 @@ class _Reporter(Watcher):
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
         """Say who was left out."""
-        for absence in (*report.lost, *report.refused):
-            what = f"client {absence.client} ({absence.width}) left out: {absence.reason}"
-            self.say(f"round {report.round}: {what}")
+        for text in report.left_out():
+            self.say(text)
 
 
 class _Handler(logging.Handler):

@@ -62,9 +62,8 @@ class RunView(Watcher):
         self.up += sum(report.bytes_up.values())
         self.down += sum(report.bytes_down.values())
         traffic = f"↑{size(self.up)} ↓{size(self.down)}"
-        for absence in (*report.lost, *report.refused):
-            what = f"client {absence.client} ({absence.width}) left out: {absence.reason}"
-            say(self.console, f"round {report.round}: {what}", style="yellow")
+        for text in report.left_out():
+            say(self.console, text, style="yellow")
         if self.task is not None:
             left = self._left(report.round)
             self.progress.update(self.task, completed=report.round, traffic=traffic, left=left)
