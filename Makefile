@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench clean
+.PHONY: help run test check bench peers clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml constraints.txt
+NATIVE := setup.py $(wildcard src/prowd/lowbit/native/*)
+
+$(STAMP): pyproject.toml constraints.txt $(NATIVE)
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "prowd needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
@@ -27,10 +29,14 @@ check: $(STAMP) ## lint and types
 test: check ## all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-bench: $(STAMP) ## engine overhead, the mask solver against a sort, φ against trivial dequantizers
+bench: $(STAMP) ## speed of the kernels and the engine, the mask solver against a sort, φ against trivial dequantizers
+	$(BIN)/python -m benchmarks.kernels
 	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.selection
 	$(BIN)/python -m benchmarks.dequantizer
 
+peers: $(STAMP) ## rounds of prowd, a bare loop, Flower's simulation and pfl; installs the last two apart
+	$(BIN)/python -m benchmarks.peers
+
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist src/prowd/lowbit/*.so

@@ -19,6 +19,7 @@ from prowd.config import RunConfig
 from prowd.data import ARRAYS, Dataset, Partition, Progress
 from prowd.engine import Federation
 from prowd.errors import ConfigError, DataError
+from prowd.lowbit.kernels import INT8_BITS, check_kernel, why_not_int8
 from prowd.methods import method_hash
 from prowd.models import Architecture, build
 from prowd.options import make_method
@@ -33,6 +34,7 @@ __all__ = [
     "check_same",
     "load_data",
     "make_clients",
+    "slow_kernel",
 ]
 
 Arrays = dict[str, NDArray[Any]]
@@ -98,7 +100,9 @@ def assemble(config: RunConfig, dataset: Dataset) -> tuple[Federation, Partition
         local=LocalSettings(config.steps, config.batch, config.augment, config.lowbit, config.float32),
         buffer=datasets.to_unit(dataset.x_train[partition.buffer]),
         device=torch.device(config.device),
+        kernel=config.kernel,
     )
+    check_kernel(scene.kernel, scene.device, scene.architecture)
     cohort = len(clients) if config.cohort == "all" else config.cohort
     return Federation(
         scene, make_method(config.method, config.options), config.rounds, cohort, config.evaluate_every
@@ -142,6 +146,15 @@ class ClientsFactory:
         else:
             dataset = datasets.from_arrays(**self.arrays, name=self.config.data)
         return make_clients(self.config, dataset, self.memories)
+
+
+def slow_kernel(scene: Scene) -> str | None:
+    """Why clients of at most 8 bits compute with the simulated kernel, where that was not asked for."""
+    narrow = sorted({str(client.width) for client in scene.clients if client.width.bits <= INT8_BITS})
+    reason = why_not_int8(scene.device, scene.architecture) if narrow and scene.kernel != "simulated" else None
+    if reason is None:
+        return None
+    return f"{', '.join(narrow)} clients compute with the simulated kernel, which is slower: no int8 kernel, {reason}"
 
 
 def _architecture(config: RunConfig, dataset: Dataset) -> Architecture:

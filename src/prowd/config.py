@@ -15,6 +15,7 @@ from prowd._version import __version__
 from prowd.bits import parse_mix
 from prowd.errors import ConfigError, near
 from prowd.float32 import FloatSettings
+from prowd.lowbit.kernels import KernelChoice
 from prowd.lowbit.model import LowBitSettings
 from prowd.methods import anchored
 from prowd.models import MODELS, Layer
@@ -76,6 +77,7 @@ class RunConfig(BaseModel):
     # how it is run
     evaluate_every: Count = 1
     device: str = "cpu"
+    kernel: KernelChoice = Field("auto", description="arithmetic of clients of at most 8 bits")
 
     @field_validator("clients")
     @classmethod

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from prowd.bits import Bitwidth
 from prowd.float32 import FloatSettings
+from prowd.lowbit.kernels import KernelChoice
 from prowd.lowbit.model import LowBitSettings
 from prowd.models import Architecture
 
@@ -56,3 +57,5 @@ class Scene:
     buffer: Tensor = field(default_factory=lambda: torch.empty(0), repr=False, compare=False)
     """The server's own images U, in [−1, 1]; no client's, and not of the test set."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    kernel: KernelChoice = "auto"
+    """What s-bit clients compute with; the results are the same."""

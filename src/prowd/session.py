@@ -22,6 +22,7 @@ from prowd.assembly import (
     check_same,
     load_data,
     make_clients,
+    slow_kernel,
 )
 from prowd.config import RunConfig, load_config, validate, with_full_paths
 from prowd.data import Dataset, Progress
@@ -35,10 +36,11 @@ from prowd.pool import ProcessPool
 from prowd.processes import available_cores
 from prowd.rounds import RoundReport
 from prowd.rundir import RunDir, check_free, weights_hash
+from prowd.scene import Scene
 from prowd.summary import summarise
 from prowd.transport import InProcess, Transport
 
-__all__ = ["RunResult", "Session", "Watcher", "default_workers"]
+__all__ = ["RunResult", "Session", "Watcher", "default_workers", "warn_if_slow"]
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +100,9 @@ class Session:
             layers = describe(model, dataset.image_shape).layers
             config = validate(override(config.model_dump(), {"model": "custom", "layers": layers}))
         config = check_same(config.model_copy(update={"version": __version__}), raw)
-        return cls.begin(config, dataset, out or _fresh_path(config))
+        session = cls.begin(config, dataset, out or _fresh_path(config))
+        warn_if_slow(session.federation.scene)
+        return session
 
     @classmethod
     def begin(cls, config: RunConfig, dataset: Dataset, out: Path) -> Session:
@@ -111,10 +115,11 @@ class Session:
     def resume(
         cls, path: Path, settings: Mapping[str, Any], *, data: object = None, progress: Progress | None = None
     ) -> Session:
-        """Take up a run where its last whole checkpoint is; only the number of rounds may be changed."""
-        other = sorted(set(settings) - {"rounds"})
+        """Take up a run where its last whole checkpoint is; only what leaves finished rounds as they are may change."""
+        other = sorted(set(settings) - {"rounds", "kernel"})
         if other:
-            raise ConfigError(f"{other[0]}: cannot be changed on resume; accepted: rounds, to make a run longer")
+            accepted = "rounds, to make a run longer, and kernel"
+            raise ConfigError(f"{other[0]}: cannot be changed on resume; accepted: {accepted}")
         rundir = RunDir.open(path)
         try:
             config = load_config(path / "config.toml")
@@ -135,6 +140,7 @@ class Session:
                     f"rounds: {config.rounds}, but {state.round} are done; accepted: {state.round} or more"
                 )
             rundir.write_config(config.toml())
+            warn_if_slow(federation.scene)
         except BaseException:
             rundir.release()
             raise
@@ -182,6 +188,13 @@ class _Recorder:
         except OSError as error:
             raise RunError(f"round {report.round} cannot be saved to {self.rundir.path}: {error}") from error
         self.watcher.finished(report, state)
+
+
+def warn_if_slow(scene: Scene) -> None:
+    """Say once, in one line, that the fast kernel can't be had."""
+    reason = slow_kernel(scene)
+    if reason:
+        log.warning(reason)
 
 
 def default_workers(federation: Federation) -> int:

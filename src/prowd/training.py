@@ -50,7 +50,7 @@ def build_model(scene: Scene, width: Bitwidth, weights: Weights, round_: int, cl
     if width.is_float:
         return FloatModel(scene.architecture, weights, scene.local.float32, scene.device, rate)
     random = generator(scene.seed, "rounding", round_, client, device=scene.device)
-    return LowBitModel(scene.architecture, width, weights, scene.local.lowbit, random, rate)
+    return LowBitModel(scene.architecture, width, weights, scene.local.lowbit, random, rate, scene.kernel)
 
 
 def fit(

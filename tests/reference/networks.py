@@ -73,11 +73,55 @@ def architectures(draw: st.DrawFn, side: int = 6, channels: int = 3) -> Architec
 def cases(draw: st.DrawFn, side: int = 6, channels: int = 3) -> Case:
     """A network of random width with random codes; errors of the logits are integers of any size up to 2^40."""
     architecture = draw(architectures(side, channels))
-    s = draw(st.integers(2, 16))
-    batch = draw(st.integers(1, 4))
+    return _case(draw, architecture, draw(st.integers(2, 16)), draw(st.integers(1, 4)), FILLS)
+
+
+def _case(draw: st.DrawFn, architecture: Architecture, s: int, batch: int, fills: tuple[str, ...]) -> Case:
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    kinds = st.sampled_from(FILLS)
+    kinds = st.sampled_from(fills)
     weights = [fill(draw(kinds), shape, s, random) for shape in architecture.shapes.values()]
     x = fill(draw(kinds), (batch, *architecture.input_shape), s, random)
     error = fill(draw(kinds), (batch, architecture.classes), draw(st.integers(2, 41)), random)
     return Case(architecture, s, weights, x, error)
+
+
+# --- networks of the int8 kernel -------------------------------------------------------------------------------------
+
+
+def pairs(least: int, most: int) -> st.SearchStrategy[tuple[int, int]]:
+    """Rows and columns."""
+    return st.tuples(st.integers(least, most), st.integers(least, most))
+
+
+@st.composite
+def plain_architectures(draw: st.DrawFn, side: int = 8, channels: int = 40) -> Architecture:
+    """Up to three convolutions padded by less than their kernels, with or without a pool whose windows do not overlap,
+    then up to three linear layers."""
+    some = st.one_of(st.integers(1, 5), st.integers(1, channels))
+    input_shape = (draw(some), *draw(st.one_of(pairs(4, side), pairs(1, side))))
+    shape: Shape = input_shape
+    layers: list[Layer] = []
+    for number in range(draw(st.sampled_from((2, 1, 3, 0)))):
+        kernel, window, gap = draw(pairs(1, 5)), draw(pairs(1, 3)), draw(pairs(0, 1))
+        padding = (draw(st.integers(0, kernel[0] - 1)), draw(st.integers(0, kernel[1] - 1)))
+        conv = Conv(f"conv{number}", shape[0], draw(some), kernel, draw(pairs(1, 3)), padding, relu=draw(st.booleans()))
+        pool = MaxPool(window, (window[0] + gap[0], window[1] + gap[1]))
+        for layer in (conv, pool) if draw(st.booleans()) else (conv,):
+            try:
+                shape = layer.output(shape)
+            except ConfigError:  # too few pixels left
+                break
+            layers.append(layer)
+    layers.append(Flatten())
+    width = int(np.prod(shape))
+    for number in range(draw(st.integers(0, 2))):
+        hidden = draw(some)
+        layers.append(Linear(f"hidden{number}", width, hidden, relu=draw(st.booleans())))
+        width = hidden
+    return Architecture((*layers, Linear("logits", width, draw(some), relu=False)), input_shape)
+
+
+@st.composite
+def plain_cases(draw: st.DrawFn, architecture: Architecture, s: int) -> Case:
+    """Codes for such a network, most of them far from zero, in batches that four does not always divide."""
+    return _case(draw, architecture, s, draw(st.integers(1, 9)), (*FILLS, *3 * ("random", "extreme", "coarse")))

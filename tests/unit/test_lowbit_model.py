@@ -91,8 +91,8 @@ def test_the_generator_decides_the_rounding() -> None:
     one, again, other = (build(8, seed=seed) for seed in (0, 0, 1))
     for model in (one, again, other):
         train(model, 3)
-    assert all(torch.equal(a, b) for a, b in zip(one.codes, again.codes, strict=True))
-    assert not any(torch.equal(a, b) for a, b in zip(one.codes, other.codes, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(one.kernel.codes, again.kernel.codes, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(one.kernel.codes, other.kernel.codes, strict=True))
 
 
 def test_squared_error_by_hand_is_integers_only() -> None:
@@ -105,8 +105,10 @@ def test_squared_error_by_hand_is_integers_only() -> None:
 @pytest.mark.parametrize("bits", [4, 8, 16])
 def test_with_the_squared_error_every_number_of_a_step_is_an_integer(bits: int) -> None:
     width, examples = Bitwidth(bits), blobs(12)
-    model = build(bits)
-    tape = simulated.forward(network(), width, model._ternaries(), model._input(examples.images))
+    kernel = simulated.SimulatedKernel(network(), width, build(bits).kernel.codes)
+    kernel.forward(examples.images)
+    tape = kernel.tape
+    assert tape is not None
     _, error = squared_error(tape.logits, examples.labels, width)
     numbers = [*tape.inputs, *tape.ternaries, tape.logits, error, *simulated.gradients(tape, error)]
     assert all(torch.equal(tensor, tensor.round()) for tensor in numbers)

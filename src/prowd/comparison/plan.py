@@ -21,6 +21,7 @@ from prowd.errors import ConfigError, RunError, near
 from prowd.methods import METHODS, Method, find_method
 from prowd.models import describe
 from prowd.options import option_names, override
+from prowd.session import warn_if_slow
 from prowd.settings import read_settings
 
 __all__ = ["Plan", "PlannedRun", "make_plan"]
@@ -152,7 +153,7 @@ def _unique(field: str, found: Sequence[Item]) -> Sequence[Item]:
 def _place(name: str, values: Mapping[str, Any]) -> Path:
     """A directory for these settings: other settings have another one."""
     base = validate({key: value for key, value in values.items() if key not in ("method", "options")})
-    filled_in = {*OWN, "version", "options", "data_sha256", "method_sha256"}
+    filled_in = {*OWN, "version", "kernel", "options", "data_sha256", "method_sha256"}
     decisive = {**base.model_dump(mode="json", exclude=filled_in), "options": values.get("options", {})}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
     return Path("runs") / f"compare-{name}-{digest[:8]}"
@@ -169,6 +170,7 @@ def _rehearse(runs: Sequence[PlannedRun], raw: Dataset) -> None:
     for run in runs:
         federation, _ = assemble(run.config, as_used(run.config, raw))
         federation.method.init(federation.scene)
+    warn_if_slow(federation.scene)
 
 
 def _check_same(run: PlannedRun) -> None:
@@ -185,5 +187,5 @@ def _check_same(run: PlannedRun) -> None:
         raise RunError(f"{changed} has changed since {run.path} was made; remove that folder, or name another --out")
     for field in RunConfig.model_fields:
         there, here = getattr(found, field), getattr(run.config, field)
-        if field not in ("version", "method_sha256") and there != here:
+        if field not in ("version", "kernel", "method_sha256") and there != here:
             raise RunError(f"{run.path} was made with {field} = {there!r}, now it is {here!r}; name another --out")

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from prowd.bits import Bitwidth
 from prowd.errors import ConfigError
-from prowd.lowbit import simulated, update
+from prowd.lowbit.kernels import KernelChoice, make_kernel
 from prowd.lowbit.loss import Loss, cross_entropy, squared_error
 from prowd.models.architecture import Architecture, weight_name
-from prowd.quantize import QTensor, Rate, Weights, encode, ternary
+from prowd.quantize import QTensor, Rate, Weights
 
 __all__ = ["Correction", "LowBitModel", "LowBitSettings"]
 
@@ -59,41 +59,35 @@ class LowBitModel:
         settings: LowBitSettings,
         random: torch.Generator,
         factor: float = 1.0,
+        kernel: KernelChoice = "auto",
     ) -> None:
-        self.architecture, self.width, self.settings, self.random = architecture, width, settings, random
+        self.width, self.settings, self.random = width, settings, random
         self.names = [weight_name(layer) for layer in architecture.weight_layers]
-        self.codes = [weights[name].codes.to(random.device) for name in self.names]
+        codes = [weights[name].codes.to(random.device) for name in self.names]
+        self.kernel = make_kernel(kernel, architecture, width, codes)
         self.rate = settings.rate_at(width, factor)
-        self.no_additions: Sequence[Tensor | None] = [None] * len(self.codes)
+        self.no_additions: Sequence[Tensor | None] = [None] * len(codes)
 
     def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> Tensor:
         """One step of SGD on a batch of images in [−1, 1]; returns the loss.
 
         What a correction gives for the weights q is added to their gradients after these are normalised by Shift.
         """
-        additions = correction([codes / self.width.steps for codes in self.codes]) if correction else self.no_additions
-        tape = simulated.forward(self.architecture, self.width, self._ternaries(), self._input(images))
+        codes = self.kernel.codes
+        additions = correction([tensor / self.width.steps for tensor in codes]) if correction else self.no_additions
+        logits = self.kernel.forward(images)
         if self.settings.loss == "squared":
-            loss, error = squared_error(tape.logits, labels, self.width)
+            loss, error = squared_error(logits, labels, self.width)
         else:
-            loss, error = cross_entropy(tape.logits, labels, self.width, self.settings.logit_scale)
-        self.codes = [
-            update.step(codes, gradient, self.rate, self.width, self.random, addition)
-            for codes, gradient, addition in zip(self.codes, simulated.gradients(tape, error), additions, strict=True)
-        ]
+            loss, error = cross_entropy(logits, labels, self.width, self.settings.logit_scale)
+        self.kernel.learn(error, self.rate, self.random, additions)
         return loss
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits of a batch of images, as values."""
-        tape = simulated.forward(self.architecture, self.width, self._ternaries(), self._input(images), record=False)
-        return tape.logits * (self.settings.logit_scale / self.width.steps)
+        return self.kernel.forward(images, record=False) * (self.settings.logit_scale / self.width.steps)
 
     def weights(self) -> dict[str, QTensor]:
         """The s-bit weights q."""
-        return {name: QTensor(codes.cpu(), self.width) for name, codes in zip(self.names, self.codes, strict=True)}
-
-    def _input(self, images: Tensor) -> Tensor:
-        return encode(images, self.width).contiguous(memory_format=torch.channels_last)
-
-    def _ternaries(self) -> list[Tensor]:
-        return [ternary(codes.to(torch.float32), self.width) for codes in self.codes]
+        codes = zip(self.names, self.kernel.codes, strict=True)
+        return {name: QTensor(tensor.to("cpu", copy=True), self.width) for name, tensor in codes}

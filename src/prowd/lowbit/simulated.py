@@ -18,11 +18,40 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prowd.bits import Bitwidth
+from prowd.lowbit import update
 from prowd.lowbit.exact import correlate, correlate_transposed, weight_gradient
 from prowd.models.architecture import Architecture, Flatten, MaxPool, WeightLayer
-from prowd.quantize import encode, shift
+from prowd.quantize import Rate, encode, shift, ternary
 
-__all__ = ["Tape", "forward", "gradients"]
+__all__ = ["SimulatedKernel", "Tape", "forward", "gradients", "normalise"]
+
+
+class SimulatedKernel:
+    """Weights as int16 codes, replaced by every step."""
+
+    name = "simulated"
+
+    def __init__(self, architecture: Architecture, width: Bitwidth, codes: Sequence[Tensor]) -> None:
+        self.architecture, self.width, self.codes = architecture, width, list(codes)
+        self.tape: Tape | None = None
+
+    def forward(self, images: Tensor, *, record: bool = True) -> Tensor:
+        """Compute the logit codes of a batch of images in [−1, 1], keeping what ``learn`` needs."""
+        ternaries = [ternary(codes.to(torch.float32), self.width) for codes in self.codes]
+        inputs = encode(images, self.width).contiguous(memory_format=torch.channels_last)
+        tape = forward(self.architecture, self.width, ternaries, inputs, record=record)
+        self.tape = tape if record else None
+        return tape.logits
+
+    def learn(self, error: Tensor, rate: Rate, random: torch.Generator, additions: Sequence[Tensor | None]) -> None:
+        """Update the weights by the error of the logits that ``forward`` gave."""
+        if self.tape is None:
+            raise RuntimeError("learn follows a forward pass that was recorded")
+        self.codes = [
+            update.step(codes, gradient, rate, self.width, random, addition)
+            for codes, gradient, addition in zip(self.codes, gradients(self.tape, error), additions, strict=True)
+        ]
+        self.tape = None
 
 
 @dataclass

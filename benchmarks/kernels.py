@@ -1,0 +1,175 @@
+"""How fast clients of each width step and infer. Run with ``make bench`` or ``python -m benchmarks.kernels``.
+
+VGG-7 at three sizes (by the channels of its three pairs of convolutions), batch 64, 32×32 images, one thread. Every
+figure is a ratio of least times, taken in turn in the same run: how many steps of the other kind, or of Float32, an
+Int8 client makes in the time of one.
+
+float32     a Float32 client's step: weight normalization, clipped gradients, momentum
+plain       the same network in plain PyTorch: no weight normalization, no clipping; channels_last throughout
+tuned       the plain step with what else is known to help a float step on a CPU: fused SGD over all weights in one
+            call, buffers for gradients reused. The best float step that we could write; the limits are held to the
+            least of these three
+simulated   the same integers computed in floats
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from prowd.bits import FLOAT32, Bitwidth
+from prowd.float32 import FloatModel, FloatSettings, forward
+from prowd.lowbit.kernels import KernelChoice, why_not_int8
+from prowd.lowbit.model import LowBitModel, LowBitSettings
+from prowd.models import Architecture, build
+from prowd.models.architecture import init_limit, weight_name
+from prowd.quantize import QTensor, quantize
+
+SIZES = {0.125: "16-32-64", 0.25: "32-64-128", 0.5: "64-128-256"}
+LIMITS = {0.125: 1.6, 0.25: 2.0, 0.5: 2.5}
+INFERENCE_LIMIT = 3.0
+BATCH = 64
+CPU = torch.device("cpu")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=15, help="measurements of each kind, taken in turn (default 15)")
+    parser.add_argument("--sizes", default="0.125,0.25,0.5", help="width multipliers of VGG-7 (default: all three)")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    reason = why_not_int8(CPU)
+    if reason:
+        raise SystemExit(f"there is no int8 kernel to measure here: {reason}")
+    for size in map(float, arguments.sizes.split(",")):
+        measure(size, arguments.repeats)
+
+
+def measure(size: float, repeats: int) -> None:
+    """Print the ratios of one size of network."""
+    architecture = build("vgg7", (3, 32, 32), 10, size)
+    random = torch.Generator().manual_seed(0)
+    images = torch.rand((BATCH, 3, 32, 32), generator=random) * 2 - 1
+    labels = torch.randint(10, (BATCH,), generator=random)
+    values = {
+        weight_name(layer): (torch.rand(layer.shape, generator=random) * 2 - 1) * init_limit(layer)
+        for layer in architecture.weight_layers
+    }
+    kinds: dict[str, tuple[int, KernelChoice]] = {
+        "int8": (8, "int8"),
+        "int4": (4, "int8"),
+        **{f"simulated int{bits}": (bits, "simulated") for bits in (8, 12, 16)},
+    }
+    low = {name: low_bit(architecture, values, *kind) for name, kind in kinds.items()}
+    weights = {name: QTensor(value, FLOAT32) for name, value in values.items()}
+    float32 = FloatModel(architecture, weights, FloatSettings(), CPU)
+    plain, tuned = (Plain(architecture, list(values.values()), fused=fused) for fused in (False, True))
+    steppers: dict[str, Stepper] = {"float32": float32, "plain": plain, "tuned": tuned, **low}
+    steps = least({name: bind(model.step, images, labels) for name, model in steppers.items()}, repeats)
+    thinkers: dict[str, Stepper] = {
+        "float32": float32,
+        "plain": plain,
+        "int8": low["int8"],
+        "simulated int8": low["simulated int8"],
+    }
+    inference = least({name: bind(model.logits, images) for name, model in thinkers.items()}, repeats)
+    kernel = low["int8"].kernel.name
+    print(f"VGG-7 {SIZES.get(size, size)}: {architecture.parameters:,} weights, kernel {kernel}")
+    floats = ("float32", "plain", "tuned")
+    show("step", steps, f"least float / int8 {min(steps[n] for n in floats) / steps['int8']:.2f}", LIMITS.get(size))
+    best = min(inference[n] for n in ("float32", "plain")) / inference["int8"]
+    show("inference", inference, f"least float / int8 {best:.2f}", INFERENCE_LIMIT)
+    wide = ", ".join(f"{bits} {steps[f'simulated {bits}'] / steps['float32']:.2f}" for bits in ("int12", "int16"))
+    print(f"  simulated steps in Float32 steps: {wide}", flush=True)
+
+
+def show(what: str, times: dict[str, float], verdict: str, limit: float | None) -> None:
+    """Print how much longer than an Int8 client the others take."""
+    others = ", ".join(f"{name} {seconds / times['int8']:.2f}" for name, seconds in times.items() if name != "int8")
+    print(f"  {what + ', in those of int8:':<29} {others}")
+    print(f"  {'':<29} {verdict}" + (f" (limit {limit})" if limit else ""))
+
+
+def low_bit(architecture: Architecture, values: dict[str, Tensor], bits: int, kernel: KernelChoice) -> LowBitModel:
+    """An s-bit client's network."""
+    width = Bitwidth(bits)
+    weights = {name: quantize(value, width) for name, value in values.items()}
+    random = torch.Generator().manual_seed(0)
+    return LowBitModel(architecture, width, weights, LowBitSettings(), random, kernel=kernel)
+
+
+class Stepper(Protocol):
+    """A network of any kind."""
+
+    def step(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Train on a batch."""
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Infer a batch."""
+
+
+class Plain:
+    """The network as PyTorch users train it: SGD with momentum, no weight normalization."""
+
+    def __init__(self, architecture: Architecture, values: Sequence[Tensor], *, fused: bool) -> None:
+        self.architecture, self.fused = architecture, fused
+        self.weights = [scaled(value, alpha) for value, alpha in zip(values, architecture.alphas, strict=True)]
+        self.velocity = [torch.zeros_like(weight) for weight in self.weights]
+
+    def step(self, images: Tensor, labels: Tensor) -> Tensor:
+        """One step of SGD."""
+        loss = F.cross_entropy(self._forward(images), labels)
+        gradients = torch.autograd.grad(loss, self.weights)
+        with torch.no_grad():
+            if self.fused:
+                torch._foreach_mul_(self.velocity, 0.9)
+                torch._foreach_add_(self.velocity, gradients)
+                torch._foreach_add_(self.weights, self.velocity, alpha=-0.01)
+            else:
+                for weight, velocity, gradient in zip(self.weights, self.velocity, gradients, strict=True):
+                    velocity.mul_(0.9).add_(gradient)
+                    weight.sub_(velocity, alpha=0.01)
+        return loss.detach()
+
+    @torch.no_grad()
+    def logits(self, images: Tensor) -> Tensor:
+        """Logits of a batch."""
+        return self._forward(images)
+
+    def _forward(self, images: Tensor) -> Tensor:
+        return forward(self.architecture, self.weights, images.contiguous(memory_format=torch.channels_last))
+
+
+def scaled(value: Tensor, alpha: float) -> Tensor:
+    """A weight at the scale the network computes with, in the layout convolutions like best."""
+    weight = value / alpha
+    return (weight.contiguous(memory_format=torch.channels_last) if weight.dim() == 4 else weight).requires_grad_()
+
+
+def bind(work: Callable[..., Tensor], *arguments: Tensor) -> Callable[[], object]:
+    """A call without arguments."""
+    return lambda: work(*arguments)
+
+
+def least(work: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Least seconds of each piece of work, taken in turn, so that a slow moment of the machine meets all of them."""
+    times = dict.fromkeys(work, math.inf)
+    for turn in range(repeats + 1):
+        for name, call in work.items():
+            began = time.perf_counter()
+            call()
+            if turn:  # the first is for warming up
+                times[name] = min(times[name], time.perf_counter() - began)
+    return times
+
+
+if __name__ == "__main__":
+    main()
