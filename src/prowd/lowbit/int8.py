@@ -25,7 +25,7 @@ from prowd.quantize import Rate, shift_exponent
 __all__ = ["Int8Kernel", "instruction_sets"]
 
 INT16 = 2**15 - 1
-CHUNK = 16  # images of a forward pass that nothing follows: few enough to stay in the caches
+CHUNK = 32  # images of a forward pass that nothing follows: few enough to stay in the caches
 PLAIN, SIGNED, PARTS = 0, 1, 2
 
 
@@ -54,6 +54,8 @@ class Int8Kernel:
 
     def forward(self, images: Tensor, *, record: bool = True) -> Tensor:
         """Compute the logit codes of a batch of images in [−1, 1], keeping what ``learn`` needs."""
+        if not len(images):
+            return torch.empty(0, self.classes)
         self._make_room(len(images) if record else min(len(images), CHUNK), record)
         self._pack()
         if not record:

@@ -5,7 +5,7 @@
 #define LANES 8
 #define POSITIONS 4
 #define LIMITED 1
-#define GRADIENT_BLOCK 64
+#define GRADIENT_BLOCK 128
 #define LOAD(p) _mm256_loadu_si256((const __m256i *)(p))
 #define BROADCAST(p) _mm256_set1_epi32(four(p))
 #define STORE(p, v) _mm256_storeu_si256((__m256i *)(p), v)

@@ -6,7 +6,7 @@
 #define LANES 16
 #define POSITIONS 8
 #define LIMITED 0
-#define GRADIENT_BLOCK 64
+#define GRADIENT_BLOCK 128
 #define LOAD(p) _mm512_loadu_si512((const void *)(p))
 #define BROADCAST(p) _mm512_set1_epi32(four(p))
 #define STORE(p, v) _mm512_storeu_si512((void *)(p), v)

@@ -233,7 +233,8 @@ static PyObject *py_load_images(PyObject *self, PyObject *args) {
                           &box.at.row, &box.at.column, &box.images, &box.rows, &box.columns))
         return NULL;
     const Size pixels = (Size)box.images * box.rows * box.columns;
-    const int ok = fits(&images, 4 * pixels * channels, "images") &&
+    if (steps < 2 || steps > OFFSET) PyErr_SetString(PyExc_ValueError, "wrong steps");
+    const int ok = steps >= 2 && steps <= OFFSET && fits(&images, 4 * pixels * channels, "images") &&
                    fits(&codes, extent(offset, box.at, box.images, box.rows, box.columns, channels), "codes");
     if (ok) {
         Py_BEGIN_ALLOW_THREADS
@@ -323,7 +324,7 @@ static PyObject *py_interleave(PyObject *self, PyObject *args) {
     Size pixels;
     int images, channels, padded, how, failed = 0;
     if (!PyArg_ParseTuple(args, "y*iniiiw*", &from, &images, &pixels, &channels, &padded, &how, &to)) return NULL;
-    int ok = channels >= 1 && (padded % CHANNELS == 0 || padded == CHANNELS / 2) &&
+    int ok = channels >= 1 && (how == PLAIN || how == SIGNED || how == PARTS) && (padded % CHANNELS == 0 || padded == CHANNELS / 2) &&
              (how == PARTS ? padded >= 2 * channels : padded == channels && padded % CHANNELS == 0);
     if (!ok) PyErr_SetString(PyExc_ValueError, "wrong channels");
     ok = ok && fits(&from, images * pixels * channels, "from") &&

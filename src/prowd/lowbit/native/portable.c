@@ -8,7 +8,7 @@
 #define LANES 16
 #define POSITIONS 8
 #define LIMITED 0
-#define GRADIENT_BLOCK 64
+#define GRADIENT_BLOCK 128
 
 typedef struct {
     int32_t lane[LANES];

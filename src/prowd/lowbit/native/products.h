@@ -8,6 +8,7 @@
      DOT(s, u, t)            adds to s the products of u and signed bytes t, in 32 bits
      STORE(p, v)
      LIMITED                 1 where MULTIPLY counts pairs in 16 bits
+     GRADIENT_BLOCK          positions of which the sums of a weight gradient are kept in registers
      POSITIONS               output positions computed together
      KERNELS, NAME           the name of the table made at the end
 */
