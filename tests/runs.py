@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -123,16 +124,23 @@ def call(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
-    """Start the command-line program as a shell does: in a process group of its own."""
-    return subprocess.Popen(
-        [str(part) for part in (PROWD, *arguments)],
-        cwd=cwd,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    """Start the command-line program as a shell does: in a process group of its own, which Ctrl-C reaches.
+
+    Tests that were themselves started in the background ignore SIGINT, and so would all that they start.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            [str(part) for part in (PROWD, *arguments)],
+            cwd=cwd,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:

@@ -184,7 +184,7 @@ def test_an_exception_of_a_client_is_told_with_its_traceback_and_close_ends_idle
     assert message.startswith("client 5 failed")
     assert "ZeroDivisionError: puppet 5 divides by zero" in message
     assert "in handle" in message
-    assert [process.exitcode for process in processes(pool)] == [0, 0]
+    assert [process.exitcode for process in processes(pool)] == [-9, -9]
 
 
 def test_clients_that_cannot_be_made_are_told_of() -> None:
