@@ -154,7 +154,7 @@ class Grid:
 
     def steps(self, stride: Pair) -> tuple[int, int, int]:
         """Bytes from position to position where only every stride-th row and column counts."""
-        return self.strides[0], self.strides[1] * stride[0], self.strides[2] * stride[1]
+        return _steps(self.strides, stride)
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Fours:
 
     def steps(self, stride: Pair) -> tuple[int, int, int]:
         """Bytes from position to position where only every stride-th row and column counts."""
-        return self.strides[0], self.strides[1] * stride[0], self.strides[2] * stride[1]
+        return _steps(self.strides, stride)
 
 
 class Buffers:
@@ -231,6 +231,10 @@ class TrainingBuffers:
         if stage.index:
             sums = stage.padded_inputs * (stage.taps if stage.flat else 1)
             self.packed = np.empty_like(forward.weights), np.empty(sums, np.int32)
+
+
+def _steps(strides: tuple[int, int, int], stride: Pair) -> tuple[int, int, int]:
+    return strides[0], strides[1] * stride[0], strides[2] * stride[1]
 
 
 def _up(size: int, multiple: int) -> int:
