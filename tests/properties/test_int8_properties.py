@@ -15,7 +15,8 @@ from torch import Tensor
 
 from prowd.bits import Bitwidth
 from prowd.lowbit import update
-from prowd.models.architecture import Architecture, Conv, Flatten, Linear, MaxPool
+from prowd.lowbit.stages import plan
+from prowd.models.architecture import Architecture, Conv, Flatten, Layer, Linear, MaxPool, Shape
 from prowd.quantize import Rate
 from tests.kernels import missing
 from tests.reference import integer_oracle as oracle
@@ -32,6 +33,7 @@ Additions = Sequence[Tensor | None]
 SETS = [name for name, _, _ in _native.kernels()]
 FLAT = (Conv("a", 3, 20, (3, 3), (1, 1), (1, 1)), MaxPool(), Conv("b", 20, 7, (3, 2), (2, 1), (1, 0), relu=False))
 NET = Architecture((*FLAT, Flatten(), Linear("c", 28, 33), Linear("d", 33, 5, relu=False)), (3, 8, 7))
+POOLS = (MaxPool((2, 2), (3, 2)), MaxPool((2, 2), (2, 3)), MaxPool((1, 2), (1, 2)), MaxPool((2, 1), (2, 2)))
 seeds = st.integers(0, 2**32 - 1)
 cases = st.tuples(plain_architectures(), st.integers(2, 8)).flatmap(lambda both: plain_cases(*both))
 rates = st.one_of(
@@ -83,6 +85,7 @@ def check(case: Case) -> list[Ints]:
     """Compare logits and gradients; return the gradients."""
     logits, gradients = expect(case)
     for kernel in kernels(case):
+        assert_same(kernel.forward(images_of(case.x, case.s), record=False), logits, kernel.name)
         assert_same(kernel.forward(images_of(case.x, case.s)), logits, kernel.name)
         assert_all_same(kernel.gradients(errors_of(case.error)), gradients, kernel.name)
     return gradients
@@ -156,6 +159,48 @@ def test_steps_leave_nothing_behind(data: st.DataObject, net: Architecture, s: i
         case = replace(case, weights=weights)
 
 
+@st.composite
+def paired_cases(draw: st.DrawFn) -> Case:
+    """One or two layers that look at three columns of what a ReLU gave, most of them with an even number of columns;
+    small images come in numbers."""
+    channels, relus = st.sampled_from((1, 5, 16, 17, 32, 40, 48)), st.booleans()
+    rows, columns = draw(st.integers(1, 9)), 2 * draw(st.integers(1, 8)) + draw(st.sampled_from((0, 0, 0, 1)))
+    shape: Shape = (2, rows, columns)
+    layers: list[Layer] = [Conv("first", 2, draw(channels), (2, 3), padding=(1, 1))]
+    shape = layers[0].output(shape)
+    for number in range(draw(st.integers(1, 2))):
+        high, right = draw(st.integers(1, min(4, shape[1]))), draw(st.integers(0 if shape[2] > 2 else 1, 2))
+        padding = draw(st.integers(0, min(2, high - 1))), right
+        conv = Conv(f"wide{number}", shape[0], draw(channels), (high, 3), padding=padding, relu=draw(relus))
+        for layer in (conv, draw(st.sampled_from((None, *2 * (MaxPool(),), *POOLS)))):
+            if layer and (layer is conv or all(side > 1 for side in shape[1:])):
+                layers.append(layer)
+                shape = layer.output(shape)
+    net = Architecture((*layers, Flatten(), Linear("logits", int(np.prod(shape)), 9, relu=False)), (2, rows, columns))
+    s, batch = draw(st.integers(2, 8)), draw(st.integers(1, max(2, min(40, 160 // (rows * columns)))))
+    random, kinds = np.random.default_rng(draw(seeds)), st.sampled_from(("random", "random", "extreme", "coarse"))
+    weights = [fill(draw(kinds), shape, s, random) for shape in net.shapes.values()]
+    x = fill(draw(kinds), (batch, *net.input_shape), s, random)
+    return Case(net, s, weights, x, fill("random", (batch, 9), s, random))
+
+
+@settings(max_examples=100, deadline=None)
+@given(paired_cases())
+def test_pairs_of_columns_are_the_oracle_s(case: Case) -> None:
+    assert plan(case.architecture)[1].paired == (case.x.shape[3] % 2 == 0)
+    check(case)
+
+
+def test_only_a_pass_that_something_follows_pools_by_itself() -> None:
+    layers = Conv("a", 3, 8), Conv("b", 8, 8), MaxPool(), Flatten(), Linear("c", 32, 5, relu=False)
+    case = random_case(Architecture(layers, (3, 4, 4)), 8, 3)
+    for kernel in kernels(case):
+        for record, calls in ((False, 0), (True, 1)):
+            with patch.object(_native, "pool", wraps=_native.pool) as pool:
+                assert_same(kernel.forward(images_of(case.x, 8), record=record), expect(case)[0], kernel.name)
+            assert pool.call_count == calls
+
+
 @pytest.mark.parametrize("count", [CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5])
 def test_logits_of_many_images_are_those_of_a_batch(count: int) -> None:
     case = random_case(NET, 8, count)
@@ -202,6 +247,22 @@ def test_sums_of_many_large_codes(s: int, fan: int, relu: bool, kind: str) -> No
     for second, third in ((weights[1], weights[2]), (0 * weights[1], top * few[::-1]), (0 * weights[1], weights[2])):
         x, error = np.full((5, 1, 1, 2), top), fill("largest", (5, fan), s, random)
         check(Case(net, s, [weights[0], second, third], x, error))
+
+
+COLUMNS = [(127,), (0, 0, 127, 127), (127, 127, 0, 0), (127, 0), (0, 127), (0, 127, 127, 0)]
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("channels", [16, 32, 64, 128])
+def test_pairs_of_largest_codes(channels: int, columns: tuple[int, ...]) -> None:
+    """16 bits hold 21 pairs of products of sums of three weights and 254, or 64 of one weight, and not one more."""
+    layers = Conv("a", 2, channels, (1, 1), padding=(0, 0)), Conv("b", channels, 6, padding=(0, 0), relu=False)
+    net = Architecture((*layers, Flatten(), Linear("c", 48, 48, relu=False)), (2, 3, 10))
+    windows = np.array([(1, 1, 1), (1, -1, 1), (1, 0, -1), (-1, -1, -1), (-1, 1, -1), (-1, 0, 1)])
+    second = 127 * np.broadcast_to(windows[:, None, None], (6, channels, 3, 3))
+    weights = [np.full((channels, 2, 1, 1), 127), second.copy(), 127 * np.eye(48, dtype=np.int64)]
+    x = np.broadcast_to(np.resize(columns, 10), (3, 2, 3, 10)).copy()
+    check(Case(net, 8, weights, x, fill("random", (3, 48), 8, np.random.default_rng(1))))
 
 
 Errors = list[tuple[int, int]]

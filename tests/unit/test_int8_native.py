@@ -133,25 +133,38 @@ def test_four_images_share_a_lane(
     assert np.array_equal(found.view(np.int8) if how == SIGNED else found, expected)
 
 
+def parts_of_pairs(t: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Weights of windows three columns wide, [output][tap][input], as the four parts that a pair is multiplied by."""
+    g0, g1, g2 = t[:, ::3], t[:, 1::3], t[:, 2::3]
+    return np.stack([g0, g0 + g1 + g2, g0 - g1 + g2, g2])
+
+
 @pytest.mark.parametrize(("number", "lanes"), [(number, lanes) for _, number, lanes in _native.kernels()])
-@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize(
+    ("taps", "flat", "pairs"), [(4, True, False), (4, False, False), (6, False, True), (9, False, True)]
+)
 @pytest.mark.parametrize("s", [2, 3, 8])
 def test_weights_are_packed_as_they_are_multiplied(
-    s: int, flat: bool, number: int, lanes: int, random: np.random.Generator
+    s: int, taps: int, flat: bool, pairs: bool, number: int, lanes: int, random: np.random.Generator
 ) -> None:
-    outputs, inputs, taps, offset, top = 19, 37, 6, 128, 2 ** (s - 1) - 1
+    outputs, inputs, top = 19, 37, 2 ** (s - 1) - 1
+    offset = top if pairs else 128
     codes = random.integers(-top, top + 1, (outputs, inputs, taps)).astype(np.int16)
     t = np.zeros((32, taps, 48), np.int64)
     t[:outputs, :, :inputs] = np.clip(np.rint(codes * 2 / 2 ** (s - 1)), -1, 1).transpose(0, 2, 1)
-    ternary, forward, backward = (np.full(t.size, UNTOUCHED, np.int8) for _ in range(3))
-    start, back_start = (np.full(size, UNTOUCHED, np.int32) for size in (32, 48 * taps if flat else 48))
+    parts = parts_of_pairs(t) if pairs else t[None]
+    ternary, forward, backward = (np.full(size, UNTOUCHED, np.int8) for size in (t.size, parts.size, t.size))
+    start, back_start = (np.full(size, UNTOUCHED, np.int32) for size in (32 * len(parts), 48 * taps if flat else 48))
     _native.pack(
-        number, codes, (outputs, inputs, taps, 32, 48), 2 ** (s - 1) // 2, offset, flat, ternary, forward, start,
-        backward, back_start,
+        number, codes, (outputs, inputs, taps, 32, 48), 2 ** (s - 1) // 2, offset, flat, pairs, ternary, forward,
+        start, backward, back_start,
     )  # fmt: skip
     assert np.array_equal(ternary, t.ravel())
-    assert np.array_equal(forward, t.reshape(32 // lanes, lanes, -1, 4).transpose(0, 2, 1, 3).ravel())
-    assert np.array_equal(start, -offset * t.sum((1, 2)))
+    vectors = parts.reshape(len(parts), 32 // lanes, lanes, -1, 4)
+    assert np.array_equal(forward, vectors.transpose(0, 1, 3, 2, 4).ravel())
+    starts = -offset * parts.sum((2, 3))
+    starts[1:2] = 0  # of sums of codes, which are never negative
+    assert np.array_equal(start, starts.ravel())
     back = t.reshape(32, 1, -1) if flat else t[:, ::-1]  # [output][tap][input], the kernel turned round
     lanes_first = back.reshape(8, 4, back.shape[1], -1, lanes).transpose(3, 2, 0, 4, 1)
     assert np.array_equal(backward, lanes_first.ravel())

@@ -13,7 +13,8 @@ def kernels() -> list[tuple[str, int, int]]: ...
 def forward(
     kernel: int, x: Buffer, strides: Triple, positions: Triple, rows: int, apart: int, row_bytes: int, run: int,
     weights: Buffer, start: Buffer, outputs: int, codes: Buffer, offset: int, code_strides: Triple,
-    passes: Buffer | None, shift: int, largest: int, relu: bool, /,
+    passes: Buffer | None, shift: int, largest: int, relu: bool, room: Buffer | None,
+    pool: bool, /,
 ) -> None: ...  # fmt: skip
 def backward(
     kernel: int, x: Buffer, strides: Triple, positions: Triple, rows: int, apart: int, row_bytes: int, run: int,
@@ -39,7 +40,7 @@ def interleave(
     from_: Buffer, images: int, pixels: int, channels: int, padded: int, how: int, to: Buffer, /
 ) -> None: ...
 def pack(
-    kernel: int, codes: Buffer, weights: Weights, limit: int, offset: int, flat: bool, ternary: Buffer,
+    kernel: int, codes: Buffer, weights: Weights, limit: int, offset: int, flat: bool, pairs: bool, ternary: Buffer,
     forward: Buffer, forward_start: Buffer, backward: Buffer | None, backward_start: Buffer | None, /,
 ) -> None: ...  # fmt: skip
 def join_gradient(g: Buffer, rows: int, inputs: int, padded: int, parts: bool, /) -> int: ...

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from prowd.bits import Bitwidth
 from prowd.lowbit import _native, update
+from prowd.lowbit.buffers import Buffers, Sums, Ternary, TrainingBuffers
 from prowd.lowbit.simulated import normalise
-from prowd.lowbit.stages import INT32, OFFSET, Buffers, Stage, Sums, Ternary, TrainingBuffers, plan
+from prowd.lowbit.stages import INT32, OFFSET, Stage, plan
 from prowd.models.architecture import Architecture
 from prowd.quantize import Rate, shift_exponent
 
@@ -107,9 +108,10 @@ class Int8Kernel:
         limit = self.width.steps // 2  # Q_Int2: ±1 where |2q| > 2^(s−2), halves to even
         for number, (stage, buffers, codes) in enumerate(zip(self.stages, self.buffers, self.codes, strict=True)):
             back = self.training[number].packed if self.training else None
+            offset = self.width.max_code if stage.paired else OFFSET if stage.signed else 0
             _native.pack(
-                self.number, codes.numpy(), stage.weights, limit, OFFSET if stage.signed else 0, stage.flat,
-                buffers.ternary, buffers.weights, buffers.start, *(back or (None, None)),
+                self.number, codes.numpy(), stage.weights, limit, offset, stage.flat, stage.paired, buffers.ternary,
+                buffers.weights, buffers.start, *(back or (None, None)),
             )  # fmt: skip
         self.packed = True
 
@@ -120,23 +122,28 @@ class Int8Kernel:
         _native.load_images(
             floats, first.inputs, self.width.steps, grid.data, grid.inside, grid.strides, (self.images, *first.image)
         )
-        for number, (stage, buffers) in enumerate(zip(self.stages, self.buffers, strict=True)):
-            grid, given = buffers.received, buffers.given
+        for stage, buffers in zip(self.stages, self.buffers, strict=True):
+            following = self.stages[stage.index + 1] if stage.index + 1 < len(self.stages) else None
+            pool = following.pool if following else None
+            pooled = not record and stage.pools(pool)
+            grid, given = buffers.received, self.buffers[stage.index + 1].received if pooled else buffers.given
             rows, row = (1, stage.taps) if stage.flat else stage.kernel  # a row of a window lies in one piece
             _native.forward(
                 self.number, grid.data, grid.steps(stage.stride), (self.images, *stage.positions), rows,
-                grid.strides[1], row * stage.padded_inputs, self._run(stage.signed), buffers.weights, buffers.start,
+                grid.strides[1], row * stage.padded_inputs, self._run(stage), buffers.weights, buffers.start,
                 stage.padded_outputs, given.data, given.inside, given.strides,
-                buffers.given_passes if record else None, stage.shift, self.width.max_code, stage.relu,
+                buffers.given_passes if record else None, stage.shift, self.width.max_code, stage.relu, buffers.room,
+                pooled,
             )  # fmt: skip
-            if number + 1 < len(self.stages) and self.stages[number + 1].pool:
-                self._pool(buffers, self.stages[number + 1], self.buffers[number + 1], record)
+            if following and pool and not pooled:
+                self._pool(buffers, following, self.buffers[following.index], record)
         codes = self.buffers[-1].given.data[: self.images, 0, 0, : self.classes]
         return torch.from_numpy(codes.astype(np.float32) - OFFSET)
 
-    def _run(self, signed: bool) -> int:
-        """How many pairs of products with ternary weights a 16-bit sum can hold."""
-        return INT16 // (2 * (self.width.max_code + (OFFSET if signed else 0)))
+    def _run(self, stage: Stage | None = None) -> int:
+        """How many pairs of products with ternary weights a 16-bit sum can hold: of a stage's inputs, or of errors."""
+        above = OFFSET if stage is None or stage.signed else self.width.max_code if stage.paired else 0
+        return INT16 // (2 * (self.width.max_code + above))
 
     def _pool(self, before: Buffers, stage: Stage, buffers: Buffers, record: bool) -> None:
         grid = buffers.received
@@ -201,7 +208,7 @@ class Int8Kernel:
             positions, outputs, (rows, row) = (self.images, 1, 1), stage.taps * stage.padded_inputs, (1, 1)
         largest = _native.backward(
             self.number, grid.data, grid.strides, positions, rows, grid.strides[1], row * stage.padded_outputs,
-            self._run(True), weights, start, outputs, training.below, passes,
+            self._run(), weights, start, outputs, training.below, passes,
         )  # fmt: skip
         below, before = self.training[stage.index - 1].errors, self.stages[stage.index - 1]
         _native.spread(

@@ -1,4 +1,4 @@
-"""A network as the ``int8`` kernel sees it: convolutions with a pooling between some of them, and their buffers.
+"""A network as the ``int8`` kernel sees it: convolutions with a pooling between some of them.
 
 A linear layer is a convolution whose window is the whole image, so a network is a row of stages of one kind.
 """
@@ -6,23 +6,17 @@ A linear layer is a convolution whose window is the whole image, so a network is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from prowd.models.architecture import Architecture, Conv, Flatten, Layer, MaxPool, Pair
 
-__all__ = ["Buffers", "Grid", "Stage", "Sums", "Ternary", "TrainingBuffers", "plan", "unsupported"]
+__all__ = ["CHANNELS", "INT32", "OFFSET", "Stage", "plan", "unsupported"]
 
 CHANNELS = 16  # channels are padded to a multiple of this; those of the images to a multiple of 4
 OFFSET = 128  # a signed code lies in a byte as 128 + code
 BYTE = 255
 INT32 = 2**31 - 1
-Bytes = NDArray[np.uint8]
-Sums = NDArray[np.int32]
-Ternary = NDArray[np.int8]
+PAIRED_POSITIONS = 64  # positions of images that are paired together, at least
 
 
 @dataclass(frozen=True)
@@ -73,6 +67,25 @@ class Stage:
     def window(self) -> tuple[int, int, int, int]:
         """Size and steps of the pooling window before the layer; of one place where there is none."""
         return (*self.pool.kernel, *self.pool.stride) if self.pool else (1, 1, 1, 1)
+
+    @property
+    def paired(self) -> bool:
+        """Whether its outputs can be computed two columns at a time, with four products in place of six."""
+        return (
+            not (self.flat or self.signed)
+            and self.kernel[1] == 3
+            and self.stride == (1, 1)
+            and self.positions[1] % 2 == 0
+        )
+
+    def pools(self, pool: MaxPool | None) -> bool:
+        """Whether it can give the largest values of a pooling's windows at once, in a pass that nothing follows."""
+        return self.paired and self.positions[0] % 2 == 0 and pool is not None and pool.kernel == pool.stride == (2, 2)
+
+    def pairing_room(self, images: int) -> int:
+        """Bytes in which the inputs of some images are paired: few enough to stay in the caches."""
+        (rows, columns), together = self.positions, -(-PAIRED_POSITIONS // math.prod(self.positions))
+        return min(images, together) * (rows + self.kernel[0] - 1) * (columns // 2) * 4 * self.padded_inputs
 
     def gradient_inputs(self, lanes: int) -> int:
         """Input channels of the weight gradient: signed codes come in two parts, and a block may be one vector."""
@@ -140,101 +153,6 @@ def plan(architecture: Architecture) -> list[Stage]:
         )
         held, pool, signed = given, None, not layer.relu
     return stages
-
-
-class Grid:
-    """Images with borders: [image][row][column][channel], and where their inside lies."""
-
-    def __init__(self, images: int, rows: int, columns: int, channels: int, before: Pair, blank: int) -> None:
-        self.images, self.channels, self.before = images, channels, before
-        self.columns, self.area = columns, rows * columns
-        self.strides = (rows * columns * channels, columns * channels, channels)
-        self.inside = before[0] * self.strides[1] + before[1] * self.strides[2]
-        self.data: Bytes = np.full((images, rows, columns, channels), blank, np.uint8)
-
-    def steps(self, stride: Pair) -> tuple[int, int, int]:
-        """Bytes from position to position where only every stride-th row and column counts."""
-        return _steps(self.strides, stride)
-
-
-@dataclass(frozen=True)
-class Fours:
-    """The images of a grid, four a lane: [image / 4][block][row][column][channel][4], in blocks of 16 channels."""
-
-    data: Bytes
-    strides: tuple[int, int, int]
-    block: int
-    inside: int
-
-    @staticmethod
-    def of(grid: Grid, channels: int) -> Fours:
-        """Make room for a grid's images, with so many channels."""
-        column = 4 * min(channels, CHANNELS)
-        strides = (4 * grid.area * channels, grid.columns * column, column)
-        inside = grid.before[0] * strides[1] + grid.before[1] * strides[2]
-        data = np.empty((-(-grid.images // 4), strides[0]), np.uint8)
-        return Fours(data, strides, grid.area * column, inside)
-
-    def steps(self, stride: Pair) -> tuple[int, int, int]:
-        """Bytes from position to position where only every stride-th row and column counts."""
-        return _steps(self.strides, stride)
-
-
-class Buffers:
-    """What a forward pass of one stage needs, for so many images; borders are filled once and never written."""
-
-    def __init__(self, stage: Stage, images: int, following: tuple[Stage, Buffers] | None) -> None:
-        (rows, columns), (down, right) = stage.image, stage.padding
-        blank = OFFSET if stage.signed else 0
-        self.received = Grid(images, rows + 2 * down, columns + 2 * right, stage.padded_inputs, stage.padding, blank)
-        self.passes: Bytes = np.empty((images, rows, columns, stage.padded_inputs), np.uint8)
-        """Where gradients pass through the layer before, seen from here."""
-        self.winners: Bytes | None = np.empty_like(self.passes) if stage.pool else None
-        if following and not following[0].pool:
-            self.given, self.given_passes = following[1].received, following[1].passes
-        else:
-            self.given = Grid(images, *stage.positions, stage.padded_outputs, (0, 0), 0)
-            self.given_passes = np.empty_like(self.given.data)
-        weights = stage.padded_outputs * stage.taps * stage.padded_inputs
-        self.ternary: Ternary = np.empty(weights, np.int8)
-        self.weights: Ternary = np.empty(weights, np.int8)
-        self.start: Sums = np.empty(stage.padded_outputs, np.int32)
-
-    @staticmethod
-    def of(stages: Sequence[Stage], images: int) -> list[Buffers]:
-        """Make the buffers of a whole network."""
-        made: list[Buffers] = []
-        following: tuple[Stage, Buffers] | None = None
-        for stage in reversed(stages):
-            made.append(Buffers(stage, images, following))
-            following = stage, made[-1]
-        return made[::-1]
-
-
-class TrainingBuffers:
-    """What the backward pass of one stage needs besides."""
-
-    def __init__(self, stage: Stage, forward: Buffers, lanes: int) -> None:
-        images = forward.received.images
-        (rows, columns), (high, wide) = stage.image, stage.kernel
-        size, before = (rows + high - 1, columns + wide - 1), (high - 1 - stage.padding[0], wide - 1 - stage.padding[1])
-        if stage.flat:
-            size, before = (1, 1), (0, 0)
-        self.errors = Grid(images, *size, stage.padded_outputs, before, OFFSET)
-        self.error_fours = Fours.of(self.errors, stage.padded_outputs)
-        self.inputs = stage.gradient_inputs(lanes)
-        self.received_fours = Fours.of(forward.received, self.inputs)
-        self.gradient: Sums = np.empty((stage.padded_outputs, stage.taps, self.inputs), np.int32)
-        self.packed: tuple[Ternary, Sums] | None = None
-        """Weights of the backward pass and where its sums start; nobody asks for the error of the images."""
-        self.below: Sums = np.empty(forward.passes.shape if stage.index else 0, np.int32)
-        if stage.index:
-            sums = stage.padded_inputs * (stage.taps if stage.flat else 1)
-            self.packed = np.empty_like(forward.weights), np.empty(sums, np.int32)
-
-
-def _steps(strides: tuple[int, int, int], stride: Pair) -> tuple[int, int, int]:
-    return strides[0], strides[1] * stride[0], strides[2] * stride[1]
 
 
 def _up(size: int, multiple: int) -> int:

@@ -35,12 +35,19 @@ typedef struct {
     int outputs;
 } Products;
 
+/* Room in which the inputs of some images are paired (see pairs.h). */
+typedef struct {
+    uint8_t *room;
+    int images, channels;
+} Pairing;
+
 /* What becomes of the sums in a forward pass: code = clip(round_half_even(n / 2^shift)), and where gradients pass. */
 typedef struct {
     uint8_t *codes;
     Strides at;
     uint8_t *passes; /* [position][output], 255 or 0 */
     int shift, largest, relu;
+    int pool; /* whether the codes are the largest of windows of two by two (of pairs only, and without passes) */
 } Forward;
 
 /* And in a backward pass: the sums where gradients pass, zero elsewhere, and the largest magnitude. */
@@ -71,6 +78,7 @@ typedef struct {
     const char *name;
     int lanes; /* 32-bit lanes of a vector */
     void (*forward)(const Products *, const Forward *);
+    void (*forward_pairs)(const Products *, const Forward *, const Pairing *);
     void (*backward)(const Products *, Backward *);
     void (*gradient)(const Gradient *);
 } Kernels;

@@ -104,7 +104,7 @@ typedef struct {
     Products p;
     const Kernels *kernels;
     ptrdiff_t *taps;
-    int kernel, rows, row_bytes;
+    int kernel, rows, row_bytes, pairs;
     Size apart;
 } Shared;
 #define PRODUCTS_ARGUMENTS(s)                                                                                     \
@@ -115,14 +115,15 @@ static int prepare(Shared *s) {
     Products *p = &s->p;
     s->taps = NULL;
     if (!(s->kernels = kernels_at(s->kernel))) return 0;
-    if (s->rows < 1 || s->row_bytes < 1 || s->row_bytes % 4 || p->outputs < 1 || p->outputs % CHANNELS || p->run < 1) {
+    if (s->rows < 1 || s->apart < 0 || s->row_bytes < 1 || s->row_bytes % 4 || p->outputs < 1 || p->outputs % CHANNELS || p->run < 1) {
         PyErr_SetString(PyExc_ValueError, "wrong window, outputs or run");
         return 0;
     }
     const Size window = (s->rows - 1) * s->apart + s->row_bytes;
+    const Size weights = (Size)s->rows * s->row_bytes * p->outputs;
     if (!fits(&s->x, extent(0, p->at, p->images, p->rows, p->columns, window), "x") ||
-        !fits(&s->weights, (Size)s->rows * s->row_bytes * p->outputs, "weights") ||
-        !fits(&s->start, 4 * (Size)p->outputs, "start"))
+        !fits(&s->weights, s->pairs ? weights / 3 * 4 : weights, "weights") ||
+        !fits(&s->start, (s->pairs ? 16 : 4) * (Size)p->outputs, "start"))
         return 0;
     if (!(s->taps = taps_of(s->rows, 1, s->apart, 0))) return 0;
     p->x = s->x.buf, p->weights = s->weights.buf, p->start = s->start.buf;
@@ -137,29 +138,68 @@ static void dismiss(Shared *s) {
     PyBuffer_Release(&s->start);
 }
 
-/* passes: None where no backward pass follows. */
+/* Whether windows can be paired in the room there is; says how many images at a time. */
+static int can_pair(const Shared *s, const Py_buffer *room, int largest, Pairing *q) {
+    const Products *p = &s->p;
+    const Size channels = s->row_bytes / 3;
+    if (s->row_bytes % (3 * CHANNELS) || p->at.column != channels || p->at.row != s->apart || p->columns % 2 ||
+        p->run < 3 || largest < 1 || largest > 127) {
+        PyErr_SetString(PyExc_ValueError, "windows that can't be paired");
+        return 0;
+    }
+    const Size bytes = (Size)(p->rows + s->rows - 1) * (p->columns / 2) * 4 * channels; /* of an image */
+    if (!fits(room, bytes, "room")) return 0;
+    const Size images = room->len / bytes;
+    q->room = room->buf, q->images = images < p->images ? (int)images : p->images, q->channels = (int)channels;
+    return 1;
+}
+
+static int can_shift(int shift) {
+    if (shift >= 1 && shift <= 30) return 1;
+    PyErr_Format(PyExc_ValueError, "shift is %d; accepted: 1 to 30", shift);
+    return 0;
+}
+
+static int can_pool(const Shared *s, const Py_buffer *passes) {
+    if (s->pairs && !passes->buf && s->p.rows % 2 == 0) return 1;
+    PyErr_SetString(PyExc_ValueError, "windows that can't be pooled");
+    return 0;
+}
+
+/* passes: None where no backward pass follows; room: None where windows are not paired; pool: whether the largest
+   codes of windows of two by two are asked for. */
 static PyObject *py_forward(PyObject *self, PyObject *args) {
     (void)self;
     Shared s;
     Forward f;
-    Py_buffer codes, passes;
+    Pairing q;
+    Py_buffer codes, passes, room;
     Size offset;
-    if (!PyArg_ParseTuple(args, PRODUCTS_FORMAT "w*n(nnn)O&iii", PRODUCTS_ARGUMENTS(s), &codes, &offset, &f.at.image,
-                          &f.at.row, &f.at.column, buffer_or_none, &passes, &f.shift, &f.largest, &f.relu))
+    if (!PyArg_ParseTuple(args, PRODUCTS_FORMAT "w*n(nnn)O&iiiO&i", PRODUCTS_ARGUMENTS(s), &codes, &offset, &f.at.image,
+                          &f.at.row, &f.at.column, buffer_or_none, &passes, &f.shift, &f.largest, &f.relu,
+                          buffer_or_none, &room, &f.pool))
         return NULL;
     const Products *p = &s.p;
-    const int ok = prepare(&s) &&
-                   fits(&codes, extent(offset, f.at, p->images, p->rows, p->columns, p->outputs), "codes") &&
+    const int side = f.pool ? 2 : 1;
+    s.pairs = room.buf != NULL;
+    const int ok = prepare(&s) && can_shift(f.shift) && (!s.pairs || can_pair(&s, &room, f.largest, &q)) &&
+                   (!f.pool || can_pool(&s, &passes)) &&
+                   fits(&codes, extent(offset, f.at, p->images, p->rows / side, p->columns / side, p->outputs),
+                        "codes") &&
                    (!passes.buf || fits(&passes, (Size)p->images * p->rows * p->columns * p->outputs, "passes"));
     if (ok) {
         f.codes = (uint8_t *)codes.buf + offset, f.passes = passes.buf;
         Py_BEGIN_ALLOW_THREADS
-        s.kernels->forward(p, &f);
+        if (s.pairs)
+            s.kernels->forward_pairs(p, &f, &q);
+        else
+            s.kernels->forward(p, &f);
         Py_END_ALLOW_THREADS
     }
     dismiss(&s);
     PyBuffer_Release(&codes);
     if (passes.buf) PyBuffer_Release(&passes);
+    if (room.buf) PyBuffer_Release(&room);
     return done(ok);
 }
 
@@ -171,6 +211,7 @@ static PyObject *py_backward(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, PRODUCTS_FORMAT "w*y*", PRODUCTS_ARGUMENTS(s), &errors, &passes)) return NULL;
     const Products *p = &s.p;
     const Size values = (Size)p->images * p->rows * p->columns * p->outputs;
+    s.pairs = 0;
     const int ok = prepare(&s) && fits(&errors, 4 * values, "errors") && fits(&passes, values, "passes");
     if (ok) {
         b.errors = errors.buf, b.passes = passes.buf;
@@ -198,7 +239,8 @@ static PyObject *py_gradient(PyObject *self, PyObject *args) {
     const Kernels *k = kernels_at(kernel);
     ptrdiff_t *taps = NULL;
     int ok = k != NULL;
-    if (ok && (q.inputs < 1 || q.inputs % k->lanes || q.outputs < 1 || q.outputs % CHANNELS || rows < 1 || columns < 1 || q.largest < 1 ||
+    if (ok && (q.inputs < 1 || q.inputs % k->lanes || q.outputs < 1 || q.outputs % CHANNELS || rows < 1 ||
+               columns < 1 || tap_row < 0 || tap_column < 0 || q.a_block < 0 || q.e_block < 0 || q.largest < 1 ||
                (q.inputs % CHANNELS && q.inputs != CHANNELS / 2))) {
         PyErr_SetString(PyExc_ValueError, "wrong inputs, outputs or kernel size");
         ok = 0;
@@ -353,9 +395,10 @@ static PyObject *py_pack(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer codes, ternary, there, there_start, back, back_start;
     Weights w;
-    int kernel, limit, offset, flat;
-    if (!PyArg_ParseTuple(args, "iy*(iiiii)iiiw*w*w*O&O&", &kernel, &codes, &w.outputs, &w.inputs, &w.taps,
-                          &w.padded_outputs, &w.padded_inputs, &limit, &offset, &flat, &ternary, &there, &there_start,
+    int kernel, limit, offset, flat, pairs;
+    if (!PyArg_ParseTuple(args, "iy*(iiiii)iiiiw*w*w*O&O&", &kernel, &codes, &w.outputs, &w.inputs, &w.taps,
+                          &w.padded_outputs, &w.padded_inputs, &limit, &offset, &flat, &pairs, &ternary, &there,
+                          &there_start,
                           buffer_or_none, &back, buffer_or_none, &back_start))
         return NULL;
     const Kernels *k = kernels_at(kernel);
@@ -363,16 +406,24 @@ static PyObject *py_pack(PyObject *self, PyObject *args) {
     const Size all = ok ? (Size)w.padded_outputs * w.taps * w.padded_inputs : 0;
     const Size below = ok ? (Size)w.padded_inputs * (flat ? w.taps : 1) : 0;
     ok = ok && fits(&codes, 2 * (Size)w.outputs * w.inputs * w.taps, "codes") && fits(&ternary, all, "ternary") &&
-         fits(&there, all, "forward weights") && fits(&there_start, 4 * (Size)w.padded_outputs, "forward start") &&
+         fits(&there, pairs ? all / 3 * 4 : all, "forward weights") &&
+         fits(&there_start, (pairs ? 16 : 4) * (Size)w.padded_outputs, "forward start") &&
          (!back.buf || (fits(&back, all, "backward weights") && given(&back_start, 4 * below, "backward start")));
     if (ok && back.buf && w.padded_inputs % CHANNELS) {
         PyErr_SetString(PyExc_ValueError, "wrong channels for a backward pass");
         ok = 0;
     }
+    if (ok && pairs && (w.padded_inputs % CHANNELS || w.taps % 3)) {
+        PyErr_SetString(PyExc_ValueError, "windows that can't be paired");
+        ok = 0;
+    }
     if (ok) {
         Py_BEGIN_ALLOW_THREADS
         ternarize(codes.buf, w, limit, ternary.buf);
-        pack_forward(ternary.buf, w, k->lanes, offset, there.buf, there_start.buf);
+        if (pairs)
+            pack_pairs(ternary.buf, w, k->lanes, offset, there.buf, there_start.buf);
+        else
+            pack_forward(ternary.buf, w, k->lanes, offset, there.buf, there_start.buf);
         if (back.buf) pack_backward(ternary.buf, w, k->lanes, flat, back.buf, back_start.buf);
         Py_END_ALLOW_THREADS
     }

@@ -190,6 +190,29 @@ void pack_forward(const int8_t *ternary, Weights w, int lanes, int offset, int8_
     }
 }
 
+void pack_pairs(const int8_t *ternary, Weights w, int lanes, int largest, int8_t *packed, int32_t *start) {
+    const int channels = w.padded_inputs, rows = w.taps / 3;
+    const ptrdiff_t each = (ptrdiff_t)rows * channels, part = each * w.padded_outputs;
+    for (int o = 0; o < w.padded_outputs; o++) {
+        const int8_t *from = ternary + 3 * o * each;
+        int8_t *to = packed + o / lanes * each * lanes + o % lanes * 4;
+        int32_t sums[4] = {0};
+        for (int r = 0; r < rows; r++, from += 3 * channels)
+            for (int c = 0; c < channels; c += CHANNELS, to += CHANNELS * lanes) {
+                const __m128i g0 = LOAD16(from + c), g1 = LOAD16(from + channels + c);
+                const __m128i g2 = LOAD16(from + 2 * channels + c), outer = _mm_add_epi8(g0, g2);
+                const __m128i made[4] = {g0, _mm_add_epi8(outer, g1), _mm_sub_epi8(outer, g1), g2};
+                for (int m = 0; m < 4; m++) {
+                    int8_t bytes[CHANNELS];
+                    STORE16(bytes, made[m]);
+                    for (int i = 0; i < CHANNELS; i++) sums[m] += bytes[i];
+                    for (int g = 0; g < CHANNELS; g += 4) memcpy(to + m * part + g * lanes, bytes + g, 4);
+                }
+            }
+        for (int m = 0; m < 4; m++) start[m * w.padded_outputs + o] = m == 1 ? 0 : -largest * sums[m];
+    }
+}
+
 void pack_backward(const int8_t *ternary, Weights w, int lanes, int flat, int8_t *packed, int32_t *start) {
     /* A flat layer sees every tap at one position: its errors are outputs of their own. */
     const ptrdiff_t each = (ptrdiff_t)w.taps * w.padded_inputs;

@@ -47,6 +47,8 @@ void ternarize(const int16_t *codes, Weights w, int limit, int8_t *ternary);
 
 /* Ternary weights as the products take them, and where their sums start, so that offsets cancel. */
 void pack_forward(const int8_t *ternary, Weights w, int lanes, int offset, int8_t *packed, int32_t *start);
+/* The same for pairs, part by part: `largest` is what the bytes of differences are above them. */
+void pack_pairs(const int8_t *ternary, Weights w, int lanes, int largest, int8_t *packed, int32_t *start);
 void pack_backward(const int8_t *ternary, Weights w, int lanes, int flat, int8_t *packed, int32_t *start);
 
 /* Take the negative part of a gradient [row][input] away, where it came in two parts; return the largest magnitude. */

@@ -16,12 +16,7 @@
 
 #include <string.h>
 
-enum { BLOCK = 64, TILE_OUTPUTS = 4, MOST_POSITIONS = 512 };
-
-/* A block of positions: groups of four images, and rows. */
-typedef struct {
-    int fours, rows;
-} Extent;
+enum { BLOCK = 64 };
 
 /* Keeps the compiler from gathering all loads of a tile first, for which it has not enough registers. */
 #define IN_ORDER __asm__ __volatile__("" ::: "memory")
@@ -32,16 +27,42 @@ static ALWAYS_INLINE int32_t four(const void *p) {
     return value;
 }
 
-/* Sums for POSITIONS positions and `vectors` (1 or 2) vectors of outputs, into sums[position][2 * LANES]. */
-static ALWAYS_INLINE void tile(const Products *p, const uint8_t *const *x, const int8_t *w, ptrdiff_t apart,
-                               const int vectors, const int32_t *start, int32_t (*sums)[2 * LANES]) {
+/* The sizes of windows that are short enough to be written out, and common: those of the first two layers. */
+enum { FIRST_TAPS = 3, FIRST_GROUPS = 3, SECOND_GROUPS = 12 };
+
+/* Sums over a window of so many taps and groups, known when compiled and few enough for a 16-bit sum. */
+static ALWAYS_INLINE void short_tile(const Products *p, const uint8_t *const *x, ptrdiff_t shift, const int8_t *w,
+                                     ptrdiff_t apart, const int taps, const int groups, const int32_t *start,
+                                     int32_t (*sums)[2 * LANES]) {
+    V s[POSITIONS][2];
+    for (int j = 0; j < POSITIONS; j++) s[j][0] = s[j][1] = ZERO;
+    for (int t = 0; t < taps; t++) {
+        const ptrdiff_t tap = p->taps[t] + shift;
+        for (int g = 0; g < groups; g++, w += 4 * LANES) {
+            const V t0 = LOAD(w), t1 = LOAD(w + apart);
+            for (int j = 0; j < POSITIONS; j++) {
+                const V u = BROADCAST(x[j] + tap + 4 * g);
+                MULTIPLY(s[j][0], u, t0);
+                MULTIPLY(s[j][1], u, t1);
+            }
+            IN_ORDER;
+        }
+    }
+    for (int j = 0; j < POSITIONS; j++)
+        for (int v = 0; v < 2; v++) STORE(&sums[j][v * LANES], ADD(LOAD(start + v * LANES), WIDEN(s[j][v])));
+}
+
+/* Sums for POSITIONS positions and `vectors` (1 or 2) vectors of outputs, into sums[position][2 * LANES]; x is read
+   `shift` bytes further on. */
+static ALWAYS_INLINE void tile(const Products *p, const uint8_t *const *x, ptrdiff_t shift, const int8_t *w,
+                               ptrdiff_t apart, const int vectors, const int32_t *start, int32_t (*sums)[2 * LANES]) {
     V s[POSITIONS][2];
     for (int j = 0; j < POSITIONS; j++) s[j][0] = s[j][1] = ZERO;
     int room = p->run;
     const int32_t *so_far = start; /* the same for every position at first, then their own sums */
     ptrdiff_t next = 0;
     for (int t = 0; t < p->tap_count; t++) {
-        const ptrdiff_t tap = p->taps[t];
+        const ptrdiff_t tap = p->taps[t] + shift;
         int g = 0;
         while (g < p->groups) {
             int end = p->groups;
@@ -71,8 +92,9 @@ static ALWAYS_INLINE void tile(const Products *p, const uint8_t *const *x, const
 }
 
 /* Codes of 16 outputs and where gradients pass: where clip and ReLU changed nothing, and ReLU gave more than 0. */
-static ALWAYS_INLINE void finish_forward(const int32_t *n, uint8_t *codes, uint8_t *passes, Forward f) {
-    const __m256i r = divided16(n, f.shift), code = clipped16(r, f.relu ? 0 : -f.largest, f.largest);
+static ALWAYS_INLINE void finish_forward(__m256i low, __m256i high, uint8_t *codes, uint8_t *passes, Forward f) {
+    const __m256i r = narrowed(rounded8(low, f.shift), rounded8(high, f.shift));
+    const __m256i code = clipped16(r, f.relu ? 0 : -f.largest, f.largest);
     const __m256i pass = _mm256_cmpeq_epi16(r, f.relu ? _mm256_max_epi16(code, _mm256_set1_epi16(1)) : code);
     const __m256i both = bytes_of(code, pass);
     const __m128i offset = _mm_set1_epi8((char)(f.relu ? 0 : OFFSET));
@@ -90,41 +112,60 @@ static ALWAYS_INLINE void finish_backward(const int32_t *n, const uint8_t *passe
     }
 }
 
+/* A position. */
+typedef struct {
+    int image, row, column;
+} Place;
+
+static ALWAYS_INLINE ptrdiff_t bytes_to(Place here, Strides at) {
+    return here.image * at.image + here.row * at.row + here.column * at.column;
+}
+
+static ALWAYS_INLINE void step(Place *here, const Products *p) {
+    if (++here->column < p->columns) return;
+    here->column = 0;
+    if (++here->row < p->rows) return;
+    here->row = 0, here->image++;
+}
+
 /* All positions in blocks, so that a block's inputs stay near while every output's weights pass over them. */
 static ALWAYS_INLINE void multiply(const Products *p, const Forward *forward, Backward *b) {
     const Forward f = forward ? *forward : (Forward){0};
     const int total = p->images * p->rows * p->columns;
-    int image = 0, row = 0, column = 0;
+    Place here = {0, 0, 0};
     const ptrdiff_t apart = (ptrdiff_t)p->tap_count * p->groups * 4 * LANES; /* from vector to vector of weights */
     const int vectors = p->outputs / LANES;
+    const int written_out =
+        p->tap_count == FIRST_TAPS && p->groups == FIRST_GROUPS && p->run >= FIRST_TAPS * FIRST_GROUPS;
     __m256i largest = _mm256_setzero_si256();
     for (int first = 0; first < total; first += BLOCK) {
         const uint8_t *x[BLOCK + POSITIONS];
         uint8_t *codes[BLOCK];
         const int count = total - first < BLOCK ? total - first : BLOCK;
         for (int j = 0; j < count; j++) {
-            x[j] = p->x + image * p->at.image + row * p->at.row + column * p->at.column;
-            if (forward) codes[j] = f.codes + image * f.at.image + row * f.at.row + column * f.at.column;
-            if (++column == p->columns) {
-                column = 0;
-                if (++row == p->rows) row = 0, image++;
-            }
+            x[j] = p->x + bytes_to(here, p->at);
+            if (forward) codes[j] = f.codes + bytes_to(here, f.at);
+            step(&here, p);
         }
         for (int j = count; j < count + POSITIONS; j++) x[j] = x[count - 1];
         for (int v = 0; v < vectors; v += 2) {
             const int some = vectors - v > 1 ? 2 : 1, output = v * LANES;
+            const int8_t *w = p->weights + v * apart;
             for (int j = 0; j < count; j += POSITIONS) {
                 int32_t sums[POSITIONS][2 * LANES];
-                if (some > 1)
-                    tile(p, x + j, p->weights + v * apart, apart, 2, p->start + output, sums);
+                if (some > 1 && written_out)
+                    short_tile(p, x + j, 0, w, apart, FIRST_TAPS, FIRST_GROUPS, p->start + output, sums);
+                else if (some > 1)
+                    tile(p, x + j, 0, w, apart, 2, p->start + output, sums);
                 else
-                    tile(p, x + j, p->weights + v * apart, apart, 1, p->start + output, sums);
+                    tile(p, x + j, 0, w, apart, 1, p->start + output, sums);
                 const int real = count - j < POSITIONS ? count - j : POSITIONS;
                 for (int i = 0; i < real; i++) {
                     const ptrdiff_t place = (ptrdiff_t)(first + j + i) * p->outputs + output;
                     for (int o = 0; o < some * LANES; o += CHANNELS)
                         if (forward)
-                            finish_forward(sums[i] + o, codes[j + i] + output + o, f.passes ? f.passes + place + o : NULL, f);
+                            finish_forward(sums8(sums[i] + o), sums8(sums[i] + o + 8), codes[j + i] + output + o,
+                                           f.passes ? f.passes + place + o : NULL, f);
                         else
                             finish_backward(sums[i] + o, b->passes + place + o, b->errors + place + o, &largest);
                 }
@@ -155,119 +196,8 @@ static void forward(const Products *p, const Forward *f) {
 
 static void backward(const Products *p, Backward *b) { multiply(p, NULL, b); }
 
-/* Add a tile's sums to g. */
-static ALWAYS_INLINE void add_to(int32_t *g, ptrdiff_t apart, const int vectors, V (*s)[2], const int narrow) {
-    for (int o = 0; o < TILE_OUTPUTS; o++)
-        for (int v = 0; v < vectors; v++) {
-            int32_t *place = g + o * apart + v * LANES;
-            STORE(place, ADD(LOAD(place), narrow ? WIDEN(s[o][v]) : s[o][v]));
-            s[o][v] = ZERO;
-        }
-}
+#include "pairs.h"
+#include "gradients.h"
 
-/* Sums of TILE_OUTPUTS outputs and `vectors` (1 or 2) vectors of inputs over a block of positions; where `narrow`, the
-   positions of a run are summed in 16 bits before they are widened. */
-static ALWAYS_INLINE void gradient_tile(const Gradient *q, const uint8_t *a, const int8_t *e, Extent block,
-                                        const int vectors, const int narrow, const uint16_t *runs, int32_t *g,
-                                        ptrdiff_t apart) {
-    V s[TILE_OUTPUTS][2];
-    for (int o = 0; o < TILE_OUTPUTS; o++) s[o][0] = s[o][1] = ZERO;
-    const ptrdiff_t a_step = q->a_at.column, e_step = q->e_at.column;
-    const ptrdiff_t second = LANES < CHANNELS ? 4 * LANES : q->a_block;
-    int room = narrow ? *runs++ : 0;
-    for (int n = 0; n < block.fours; n++)
-        for (int y = 0; y < block.rows; y++) {
-            const uint8_t *u = a + n * q->a_at.image + y * q->a_at.row;
-            const int8_t *t = e + n * q->e_at.image + y * q->e_at.row;
-            for (int x = q->columns; x;) {
-                const int some = narrow && x > room ? room : x;
-                x -= some, room -= some;
-                for (int i = some; i; i--, u += a_step, t += e_step) {
-                    const V u0 = LOAD(u), u1 = vectors > 1 ? LOAD(u + second) : ZERO;
-                    for (int o = 0; o < TILE_OUTPUTS; o++) {
-                        const V b = BROADCAST(t + 4 * o);
-                        if (narrow) {
-                            MULTIPLY(s[o][0], u0, b);
-                            if (vectors > 1) MULTIPLY(s[o][1], u1, b);
-                        } else {
-                            DOT(s[o][0], u0, b);
-                            if (vectors > 1) DOT(s[o][1], u1, b);
-                        }
-                        IN_ORDER;
-                    }
-                }
-                if (narrow && room == 0) {
-                    add_to(g, apart, vectors, s, 1);
-                    room = *runs++;
-                }
-            }
-        }
-    if (!narrow) add_to(g, apart, vectors, s, 0);
-}
-
-/* Cut a block into runs of positions whose products, for TILE_OUTPUTS outputs, can be summed in 16 bits: their errors
-   times the largest code stay within them. Returns how many runs there are; none where the block is too long. */
-static int cut_into_runs(const Gradient *q, const int8_t *e, Extent block, uint16_t *runs) {
-    if (block.fours * block.rows * q->columns > MOST_POSITIONS) return 0;
-    const __m128i limit = _mm_set1_epi16((short)(INT16_MAX / q->largest)), ones = _mm_set1_epi8(1);
-    __m128i sums = _mm_setzero_si128(); /* of the magnitudes of pairs of images */
-    int count = 0, length = 0;
-    for (int n = 0; n < block.fours; n++)
-        for (int y = 0; y < block.rows; y++) {
-            const int8_t *t = e + n * q->e_at.image + y * q->e_at.row;
-            for (int x = 0; x < q->columns; x++, t += q->e_at.column) {
-                const __m128i more = _mm_maddubs_epi16(_mm_abs_epi8(LOAD16(t)), ones);
-                sums = _mm_add_epi16(sums, more);
-                if (length && _mm_movemask_epi8(_mm_cmpgt_epi16(sums, limit))) {
-                    runs[count++] = (uint16_t)length;
-                    length = 0, sums = more;
-                }
-                length++;
-            }
-        }
-    runs[count++] = (uint16_t)length;
-    runs[count] = 0; /* read when the last run is done */
-    return count;
-}
-
-static ALWAYS_INLINE void gradient_tiles(const Gradient *q, const uint8_t *a, const int8_t *e, Extent block,
-                                         const int narrow, const uint16_t *runs, int32_t *g) {
-    const int vectors = q->inputs / LANES;
-    const ptrdiff_t apart = (ptrdiff_t)q->tap_count * q->inputs;
-    for (int v = 0; v < vectors; v += 2)
-        for (int t = 0; t < q->tap_count; t++) {
-            int32_t *place = g + (ptrdiff_t)t * q->inputs + v * LANES;
-            const uint8_t *u = a + q->taps[t] + v * LANES / CHANNELS * q->a_block;
-            if (vectors - v > 1)
-                gradient_tile(q, u, e, block, 2, narrow, runs, place, apart);
-            else
-                gradient_tile(q, u, e, block, 1, narrow, runs, place, apart);
-        }
-}
-
-static void gradient(const Gradient *q) {
-    /* Blocks that stay in the first-level cache, yet long enough that adding their sums to g costs little. */
-    int rows = (GRADIENT_BLOCK + q->columns - 1) / q->columns;
-    if (rows > q->rows) rows = q->rows;
-    int fours = rows < q->rows ? 1 : GRADIENT_BLOCK / (q->rows * q->columns);
-    if (fours < 1) fours = 1;
-    for (int n = 0; n < q->fours; n += fours)
-        for (int y = 0; y < q->rows; y += rows) {
-            const Extent block = {q->fours - n < fours ? q->fours - n : fours, q->rows - y < rows ? q->rows - y : rows};
-            const uint8_t *a = q->a + n * q->a_at.image + y * q->a_at.row;
-            const int8_t *e = q->e + n * q->e_at.image + y * q->e_at.row;
-            for (int o = 0; o < q->outputs; o += TILE_OUTPUTS) {
-                const int8_t *b = e + o / CHANNELS * q->e_block + 4 * (o % CHANNELS);
-                int32_t *g = q->g + (ptrdiff_t)o * q->tap_count * q->inputs;
-                uint16_t runs[MOST_POSITIONS + 1];
-                const int count = LIMITED ? cut_into_runs(q, b, block, runs) : 0;
-                if (count && block.fours * block.rows * q->columns >= 3 * count) /* shorter runs are not worth it */
-                    gradient_tiles(q, a, b, block, 1, runs, g);
-                else
-                    gradient_tiles(q, a, b, block, 0, runs, g);
-            }
-        }
-}
-
-const Kernels KERNELS = {NAME, LANES, forward, backward, gradient};
+const Kernels KERNELS = {NAME, LANES, forward, forward_pairs, backward, gradient};
 END_TARGET
