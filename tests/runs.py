@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 import tomli_w
+from click.testing import CliRunner
 from numpy.typing import NDArray
 
 import prowd
+from prowd.cli import main
 
 PROWD = Path(sys.executable).with_name("prowd")
 TIMEOUT = 120.0  # seconds; nothing here takes as long, unless it hangs
@@ -121,6 +123,20 @@ def call(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=False
     )
+
+
+def ask(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Call the command line in this process, which has PyTorch at hand: for what starts no other."""
+    command = [str(part) for part in arguments]
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with contextlib.chdir(cwd):
+            done = CliRunner(env=environment()).invoke(main, command, prog_name="prowd")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(command, done.exit_code, done.stdout, done.stderr)
 
 
 def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:

@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from prowd import data as datasets
+from prowd._version import __version__
 from prowd.bits import parse_mix
 from prowd.client import Clients
-from prowd.config import RunConfig
+from prowd.config import RunConfig, load_config, validate, with_full_paths
 from prowd.data import ARRAYS, Dataset, Partition, Progress
 from prowd.engine import Federation
 from prowd.errors import ConfigError, DataError
 from prowd.lowbit.kernels import INT8_BITS, check_kernel, why_not_int8
 from prowd.methods import method_hash
-from prowd.models import Architecture, build
-from prowd.options import make_method
+from prowd.models import Architecture, build, describe
+from prowd.options import make_method, override
 from prowd.scene import ClientSpec, LocalSettings, Scene
 
 __all__ = [
@@ -33,7 +34,11 @@ __all__ = [
     "assemble",
     "check_same",
     "load_data",
+    "make_architecture",
     "make_clients",
+    "make_partition",
+    "make_scene",
+    "prepare",
     "slow_kernel",
 ]
 
@@ -75,38 +80,69 @@ def check_same(config: RunConfig, dataset: Dataset) -> RunConfig:
     return config.model_copy(update={"data_sha256": digest, "method_sha256": code})
 
 
-def assemble(config: RunConfig, dataset: Dataset) -> tuple[Federation, Partition]:
-    """Decide who holds what of a data set as it is used, and describe the federation."""
-    widths = parse_mix(config.clients)
-    partition = datasets.partition(
+def assemble(
+    config: RunConfig, dataset: Dataset, devices: tuple[ClientSpec, ...] | None = None
+) -> tuple[Federation, Partition]:
+    """Decide who holds what of a data set as it is used, and describe the federation; of devices, who they say."""
+    widths, partition = parse_mix(config.clients), make_partition(config, dataset)
+    clients = devices or tuple(
+        ClientSpec(n, width, len(rows)) for n, (width, rows) in enumerate(zip(widths, partition.clients, strict=True))
+    )
+    scene = make_scene(config, make_architecture(config, dataset), clients)
+    scene = replace(scene, buffer=datasets.to_unit(dataset.x_train[partition.buffer]))
+    cohort = len(clients) if config.cohort == "all" else config.cohort
+    return Federation(
+        scene, make_method(config.method, config.options), config.rounds, cohort, config.evaluate_every
+    ), partition
+
+
+def make_partition(config: RunConfig, dataset: Dataset) -> Partition:
+    """Who holds what of a data set as it is used."""
+    return datasets.partition(
         dataset.y_train,
         dataset.classes,
-        len(widths),
+        len(parse_mix(config.clients)),
         scheme=config.partition,
         alpha=config.alpha,
         per_client=None if config.per_client == "all" else config.per_client,
         buffer=config.buffer,
         seed=config.seed,
     )
-    clients = tuple(
-        ClientSpec(n, width, len(rows)) for n, (width, rows) in enumerate(zip(widths, partition.clients, strict=True))
-    )
+
+
+def make_scene(config: RunConfig, architecture: Architecture, clients: tuple[ClientSpec, ...]) -> Scene:
+    """The scene as both sides know it: without the server's own images."""
     scene = Scene(
-        architecture=_architecture(config, dataset),
+        architecture=architecture,
         clients=clients,
         seed=config.seed,
         uplink=config.uplink,
         rescale=config.rescale,
         local=LocalSettings(config.steps, config.batch, config.augment, config.lowbit, config.float32),
-        buffer=datasets.to_unit(dataset.x_train[partition.buffer]),
         device=torch.device(config.device),
         kernel=config.kernel,
     )
     check_kernel(scene.kernel, scene.device, scene.architecture)
-    cohort = len(clients) if config.cohort == "all" else config.cohort
-    return Federation(
-        scene, make_method(config.method, config.options), config.rounds, cohort, config.evaluate_every
-    ), partition
+    return scene
+
+
+def prepare(
+    source: str | Path,
+    settings: Mapping[str, Any],
+    *,
+    data: object = None,
+    model: nn.Sequential | None = None,
+    progress: Progress | None = None,
+) -> tuple[RunConfig, Dataset]:
+    """The complete configuration of a new run, and its data as it is used."""
+    arrays = as_arrays(data)
+    config = with_full_paths(load_config(source, {**settings, **({"data": "arrays"} if arrays else {})}))
+    raw = load_data(config, arrays, progress)
+    dataset = as_used(config, raw)
+    if model is not None:
+        layers = describe(model, dataset.image_shape).layers
+        config = validate(override(config.model_dump(), {"model": "custom", "layers": layers}))
+    return check_same(config.model_copy(update={"version": __version__}), raw), dataset
 
 
 def as_used(config: RunConfig, dataset: Dataset) -> Dataset:
@@ -157,7 +193,8 @@ def slow_kernel(scene: Scene) -> str | None:
     return f"{', '.join(narrow)} clients compute with the simulated kernel, which is slower: no int8 kernel, {reason}"
 
 
-def _architecture(config: RunConfig, dataset: Dataset) -> Architecture:
+def make_architecture(config: RunConfig, dataset: Dataset) -> Architecture:
+    """The network, for images and classes such as those of a data set."""
     if config.layers:
         architecture = Architecture(config.layers, dataset.image_shape)
     else:

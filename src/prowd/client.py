@@ -47,13 +47,21 @@ class ClientRuntime:
         if (task.client, task.seed) != (self.device.spec.id, self.scene.seed):
             found = f"client {task.client} of seed {task.seed}"
             raise WireError(f"client {self.device.spec.id} of seed {self.scene.seed} received a task for {found}")
+        shapes = self.scene.architecture.shapes
         for name, tensor in task.weights.items():
+            if tensor.shape != shapes.get(name, tensor.shape):
+                raise WireError(f"{name!r} has shape {tensor.shape}; accepted: {shapes[name]}")
             if tensor.width > self.device.spec.width:
                 raise WireError(
                     f"{name!r} is {tensor.width}; accepted: what an {self.device.spec.width} device can hold"
                 )
         with one_thread():
-            return encode_update(self.method.train(self.scene, task, self.device))
+            try:
+                return encode_update(self.method.train(self.scene, task, self.device))
+            except KeyError as error:
+                if any(str(error.args[0]).endswith(name) for name in shapes):
+                    raise WireError(f"the task lacks the tensor {error}") from error
+                raise
 
 
 @dataclass(frozen=True)

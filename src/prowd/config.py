@@ -19,7 +19,7 @@ from prowd.lowbit.kernels import KernelChoice
 from prowd.lowbit.model import LowBitSettings
 from prowd.methods import anchored
 from prowd.models import MODELS, Layer
-from prowd.options import all_options, explain, make_method, override, own_options
+from prowd.options import all_options, check_depth, explain, make_method, override, own_options
 from prowd.scene import Operation, Rescale, Uplink
 from prowd.settings import read_settings
 
@@ -28,7 +28,7 @@ __all__ = ["RunConfig", "load_config", "validate", "with_full_paths"]
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_ .+-]{0,99}$"  # it becomes part of a folder's name
 
 All = Literal["all"]
-Count = Annotated[int, Field(ge=1, strict=True)]
+Count = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
 
 
 def _split(value: object) -> object:
@@ -118,6 +118,7 @@ def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -
 
 def validate(values: Mapping[str, Any]) -> RunConfig:
     """Turn plain values into a configuration, or say which field is wrong."""
+    check_depth(values)
     values = dict(values)
     if isinstance(values.get("method", ""), str) and isinstance(values.get("options", {}), Mapping):
         method = values.get("method", RunConfig.model_fields["method"].default)
@@ -139,7 +140,10 @@ def validate(values: Mapping[str, Any]) -> RunConfig:
 def with_full_paths(config: RunConfig) -> RunConfig:
     """Name files of data and of code by their full paths, so that a run can be resumed from another folder."""
     is_file = config.data.lower().endswith(".npz")
-    data = str(Path(config.data).expanduser().resolve()) if is_file else config.data
+    try:
+        data = str(Path(config.data).expanduser().resolve()) if is_file else config.data
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"data: {config.data!r} is no file: {error}; accepted: the path of an .npz file") from None
     return config.model_copy(update={"data": data, "method": anchored(config.method)})
 
 

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 
-from prowd.admission import admit
 from prowd.client import one_thread
-from prowd.errors import RunError, WireError
+from prowd.errors import RunError
+from prowd.inbox import Inbox, admit_all, sum_up
 from prowd.methods import Method, Notes, ServerState, WorksMeanwhile
 from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
-from prowd.rounds import Absence, RoundReport, mean_by_width, sum_by_width
+from prowd.rounds import RoundReport
 from prowd.scene import ClientSpec, Scene
 from prowd.seeds import generator
 from prowd.transport import Transport
-from prowd.wire import Parcel, Task, Update, encode_task, encode_weights
+from prowd.wire import Parcel, Task, encode_task, encode_weights
 
-__all__ = ["Federation", "Observer", "run", "run_round"]
+__all__ = ["Federation", "Observer", "QuorumError", "run", "run_round"]
 
-LONGEST_REASON = 500  # characters: a refused update is not to fill the report with its own words
+log = logging.getLogger(__name__)
+Replied = Callable[[int, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,21 @@ class Federation:
     rounds: int
     cohort: int
     evaluate_every: int = 1
+    quorum: int = 1
+    """Updates without which a round does not count."""
+    attempts: int = 1
+    """How often a round that stays below the quorum is tried before the run stops."""
+    pause: float = 0.0
+    """Seconds between attempts."""
+
+
+class QuorumError(RunError):
+    """Too few of a round's updates could be used."""
+
+    def __init__(self, report: RoundReport, used: int, quorum: int) -> None:
+        wanted = "no client's update could be used" if used == 0 else f"{used} of the {quorum} updates it needs"
+        super().__init__(f"round {report.round}: {wanted}: {_reasons(report)}")
+        self.report = report
 
 
 class Observer(Protocol):
@@ -54,32 +71,74 @@ def run(federation: Federation, state: ServerState, transport: Transport, observ
     """Run the remaining rounds, reporting each one as it ends."""
     with one_thread():
         while state.round < federation.rounds:
-            report, state = run_round(federation, state, transport, observer.replied)
+            report, state = run_until_quorum(federation, state, transport, observer.replied)
             observer.finished(report, state)
     return state
+
+
+def run_until_quorum(
+    federation: Federation, state: ServerState, transport: Transport, replied: Replied
+) -> tuple[RoundReport, ServerState]:
+    """Try a round until enough clients take part; its report tells of those who were missing in vain attempts too."""
+    missing: list[QuorumError] = []
+    while True:
+        try:
+            report, state = run_round(federation, state, transport, replied)
+        except QuorumError as error:
+            missing.append(error)
+            if len(missing) >= federation.attempts:
+                raise
+            left = federation.attempts - len(missing)
+            log.warning("%s; trying again in %g s, %d attempts left", error, federation.pause, left)
+            time.sleep(federation.pause)
+        else:
+            return _with_attempts(report, [error.report for error in missing]), state
+
+
+def _with_attempts(report: RoundReport, vain: Sequence[RoundReport]) -> RoundReport:
+    """A round's report with who was missing from vain attempts at it, and what these cost."""
+    for number, attempt in reversed(list(enumerate(vain, 1))):
+        lost, refused = (
+            [replace(absence, attempt=number) for absence in absences] for absences in (attempt.lost, attempt.refused)
+        )
+        report = replace(
+            report,
+            lost=[*lost, *report.lost],
+            refused=[*refused, *report.refused],
+            bytes_up=_sums(attempt.bytes_up, report.bytes_up),
+            bytes_down=_sums(attempt.bytes_down, report.bytes_down),
+            seconds=attempt.seconds + report.seconds,
+        )
+    return report
+
+
+def _sums(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    return {width: first.get(width, 0) + second.get(width, 0) for width in {**first, **second}}
 
 
 def run_round(
     federation: Federation,
     state: ServerState,
     transport: Transport,
-    replied: Callable[[int, int, int], None] = lambda *_: None,
+    replied: Replied = lambda *_: None,
 ) -> tuple[RoundReport, ServerState]:
     """One round of Algorithm 1; the line numbers are the paper's."""
     began = time.perf_counter()
     round_ = state.round + 1
     cohort = sample(federation, round_)  # 2: C^(r) ⊆ C, |C^(r)| = M
     parcels = dispatch(federation, state, cohort)  # 3, 5: Q_{s_n}(w_G) to every n
-    replies: dict[int, bytes] = {}
+    inbox = Inbox()
     with server_at_work(federation, state, transport) as worked:
         for client, reply in transport.exchange(parcels):
-            replies[client] = reply  # 4, 6-8: LocalUpdate on every client in parallel
-            replied(round_, len(replies), len(cohort))
+            inbox.take(client, reply)  # 4, 6-8: LocalUpdate on every client in parallel
+            replied(round_, len(inbox.replies), len(cohort))
         state = worked()
-    admitted = admit_all(federation, round_, cohort, replies)
-    report = _report(federation, round_, cohort, parcels, replies, admitted)
-    if not admitted.updates:
-        raise RunError(f"round {round_}: no client's update could be used: {_reasons(report)}")
+    admitted = admit_all(federation.scene, federation.method, round_, cohort, inbox)
+    measurers = measured_by(federation.scene, cohort, {client: parcel.body for client, parcel in parcels.items()})
+    report = sum_up(round_, cohort, parcels, inbox, admitted, measurers)
+    if len(admitted.updates) < federation.quorum:
+        report = replace(report, seconds=time.perf_counter() - began)
+        raise QuorumError(report, len(admitted.updates), federation.quorum)
     state = federation.method.aggregate(federation.scene, state, admitted.updates)  # 9-11: the method's own lines
     report = replace(report, notes=_plain(federation.method, state), seconds=time.perf_counter() - began)
     return report, replace(state, round=round_, notes={})
@@ -152,59 +211,6 @@ def _in_a_thread(work: Callable[[], ServerState]) -> Callable[[], ServerState]:
 
     threading.Thread(target=make, daemon=True).start()
     return future.result
-
-
-class Admitted(NamedTuple):
-    """The updates of a round that can be used, in client order, and those that were refused."""
-
-    updates: list[Update]
-    refused: list[Absence]
-
-
-def admit_all(
-    federation: Federation, round_: int, cohort: Iterable[ClientSpec], replies: Mapping[int, bytes]
-) -> Admitted:
-    """Decode and check the replies; what is refused is counted and the round goes on."""
-    admitted = Admitted([], [])
-    for client in cohort:
-        if client.id in replies:
-            try:
-                update = admit(federation.scene, federation.method, round_, client, replies[client.id])
-            except WireError as error:
-                admitted.refused.append(Absence(client.id, str(client.width), str(error)[:LONGEST_REASON]))
-            else:
-                admitted.updates.append(update)
-    return admitted
-
-
-def _report(
-    federation: Federation,
-    round_: int,
-    cohort: Sequence[ClientSpec],
-    parcels: Mapping[int, Parcel],
-    replies: Mapping[int, bytes],
-    admitted: Admitted,
-) -> RoundReport:
-    """Sum a round up by width; only the client that was asked to measure a received model speaks for it."""
-    metrics = {update.client: update.metrics for update in admitted.updates}
-    present = [client for client in cohort if client.id in metrics]
-    measurers = measured_by(federation.scene, cohort, {client: parcel.body for client, parcel in parcels.items()})
-
-    def mean(name: str, source: Mapping[int, int] | None = None) -> dict[str, float]:
-        values = [(client, metrics.get(source[client.id] if source else client.id, {}).get(name)) for client in present]
-        return mean_by_width((client, value) for client, value in values if value is not None)
-
-    return RoundReport(
-        round=round_,
-        received=mean("accuracy_received", measurers),
-        trained=mean("accuracy_trained"),
-        loss=mean("loss"),
-        bytes_up=sum_by_width((client, len(replies[client.id])) for client in cohort if client.id in replies),
-        bytes_down=sum_by_width((client, len(parcels[client.id])) for client in cohort),
-        asked=len(cohort),
-        lost=[Absence(client.id, str(client.width), "no reply") for client in cohort if client.id not in replies],
-        refused=admitted.refused,
-    )
 
 
 def _plain(method: Method, state: ServerState) -> Notes:

@@ -12,8 +12,9 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from prowd.errors import ConfigError, near
 from prowd.methods import METHODS, Method, find_method
 
-__all__ = ["all_options", "explain", "make_method", "option_names", "override", "own_options"]
+__all__ = ["all_options", "check_depth", "explain", "make_method", "option_names", "override", "own_options"]
 
+DEEPEST = 20  # layers of tables and lists
 _BRANCHES = ("constrained-int", "literal['all']", "literal['native']")  # pydantic's names for the parts of a union
 
 
@@ -26,15 +27,16 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method:
         raise ConfigError(
             f"options.{unknown[0]}: {chosen.name} has no such option; accepted: {', '.join(known) or 'none'}"
         )
-    bad = [key for key, value in _flat(options).items() if isinstance(value, float) and not math.isfinite(value)]
-    if bad:
-        raise ConfigError(f"options.{bad[0]}: {_flat(options)[bad[0]]} is wrong; accepted: a finite number")
     try:
         method: Method = TypeAdapter(chosen).validate_python(dict(options))
     except ValidationError as error:
         raise ConfigError(explain(error, "options.", lambda place: _beside(chosen, place))) from None
     except PydanticUserError as error:
         raise ConfigError(f"method: an option of {chosen.name} has a type that is not plain data: {error}") from None
+    made = _flat(dataclasses.asdict(method))
+    bad = [key for key, value in made.items() if isinstance(value, float) and not math.isfinite(value)]
+    if bad:
+        raise ConfigError(f"options.{bad[0]}: {made[bad[0]]} is wrong; accepted: a finite number")
     return method
 
 
@@ -90,11 +92,25 @@ def _check_table(name: str, table: Mapping[str, Any]) -> None:
         raise ConfigError(str(error).replace("options.", f"options.{name}.", 1)) from None
 
 
+def check_depth(values: object) -> None:
+    """Refuse tables and lists within one another beyond all measure, before anything follows them down."""
+    level = [values]
+    for _ in range(DEEPEST):
+        inner: list[object] = []
+        for value in level:
+            inner += value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+        level = inner
+    if level:
+        raise ConfigError(f"settings: tables or lists in more than {DEEPEST} layers; accepted: at most {DEEPEST}")
+
+
 def override(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The values with others in their place, tables entry by entry; dotted names reach into tables."""
     result = dict(values)
     for key, value in settings.items():
         head, _, rest = key.partition(".")
+        if key.count(".") > DEEPEST:
+            raise ConfigError(f"{key[:40]}...: {key.count('.')} dots; accepted: at most {DEEPEST}")
         if rest and not isinstance(result.get(head, {}), Mapping):
             raise ConfigError(f"{key}: {head} is not a table; accepted: {head}=VALUE")
         if rest:
@@ -117,8 +133,16 @@ def explain(error: ValidationError, prefix: str, beside: Callable[[Sequence[str]
             lines[name, "as a key"] = [f"{', '.join(known)}{near(place[-1], known)}"]
         else:
             message = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-            lines.setdefault((name, repr(detail["input"])), []).append(message)
+            lines.setdefault((name, _shown(detail["input"])), []).append(message)
     return "\n".join(f"{name}: {value} is wrong; accepted: {' or '.join(ok)}" for (name, value), ok in lines.items())
+
+
+def _shown(value: object) -> str:
+    """A value as it was written; Python does not print numbers of thousands of digits."""
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} that is too large to be shown"
 
 
 def _beside(chosen: type[Method], place: Sequence[str]) -> list[str]:

@@ -19,6 +19,19 @@ class Absence:
     client: int
     width: str
     reason: str
+    attempt: int = 0
+    """The vain attempt at a round that it was missing from; 0: the round itself."""
+
+    def text(self, round_: int) -> str:
+        """In words."""
+        when = f"round {round_}, attempt {self.attempt}" if self.attempt else f"round {round_}"
+        return f"{when}: client {self.client} ({self.width}) left out: {self.reason}"
+
+    def line(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {"client": self.client, "width": self.width, "reason": self.reason} | (
+            {"attempt": self.attempt} if self.attempt else {}
+        )
 
 
 @dataclass(frozen=True)
@@ -40,8 +53,7 @@ class RoundReport:
 
     def left_out(self) -> list[str]:
         """Whose work is missing, and why, in words."""
-        absences = (*self.lost, *self.refused)
-        return [f"round {self.round}: client {a.client} ({a.width}) left out: {a.reason}" for a in absences]
+        return [absence.text(self.round) for absence in (*self.lost, *self.refused)]
 
     def line(self) -> dict[str, Any]:
         """The report as plain JSON values."""
@@ -52,8 +64,8 @@ class RoundReport:
             "bytes": {"up": dict(self.bytes_up), "down": dict(self.bytes_down)},
             "clients": {
                 "asked": self.asked,
-                "lost": [vars(absence) for absence in self.lost],
-                "refused": [vars(absence) for absence in self.refused],
+                "lost": [absence.line() for absence in self.lost],
+                "refused": [absence.line() for absence in self.refused],
             },
             "notes": dict(self.notes),
             "seconds": round(self.seconds, 3),

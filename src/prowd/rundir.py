@@ -1,4 +1,5 @@
-"""What a run leaves behind: config.toml, rounds.jsonl, checkpoints, summary.json. The only writer of run directories.
+"""What a run leaves behind: config.toml, rounds.jsonl, checkpoints, summary.json; devices.json where clients are real
+devices. The only writer of run directories.
 
 A round is written to rounds.jsonl first and its checkpoint after it; a checkpoint counts once its JSON file, which
 holds the hash of its tensors, is in place. Whenever a run is killed, the newest whole checkpoint and the lines up to
@@ -23,8 +24,9 @@ from torch import Tensor
 from prowd.errors import RunError
 from prowd.files import atomic_write, sha256
 from prowd.methods import ServerState
+from prowd.roster import Roster
 
-__all__ = ["RunDir", "check_free", "weights_hash"]
+__all__ = ["RunDir", "check_free", "read_lines", "weights_hash"]
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +75,15 @@ class RunDir:
         """Replace config.toml."""
         atomic_write(self.path / "config.toml", config.encode())
 
+    def write_roster(self, roster: Roster) -> None:
+        """Write down the devices of a run whose clients are real ones."""
+        atomic_write(self.path / "devices.json", roster.encode())
+
+    def roster(self) -> Roster | None:
+        """The devices of a run; None where its clients are simulated."""
+        path = self.path / "devices.json"
+        return Roster.decode(path.read_bytes(), path) if path.exists() else None
+
     def append(self, line: Mapping[str, Any]) -> None:
         """Add a round to rounds.jsonl and bring it to the disk."""
         with (self.path / "rounds.jsonl").open("a", encoding="utf-8") as file:
@@ -81,19 +92,8 @@ class RunDir:
             os.fsync(file.fileno())
 
     def lines(self) -> list[dict[str, Any]]:
-        """The rounds reported so far; a last line that was cut off by a crash is dropped."""
-        path = self.path / "rounds.jsonl"
-        found: list[dict[str, Any]] = []
-        for text in path.read_bytes().splitlines() if path.exists() else ():
-            try:
-                line = json.loads(text)
-            except ValueError:
-                line = None
-            if not isinstance(line, dict) or not isinstance(line.get("round"), int):
-                log.warning("%s: line %d is damaged; it and what follows is dropped", path, len(found) + 1)
-                break
-            found.append(line)
-        return found
+        """The rounds reported so far."""
+        return read_lines(self.path / "rounds.jsonl")
 
     def checkpoint(self, state: ServerState) -> None:
         """Save a state; older checkpoints are removed once it is safe."""
@@ -171,6 +171,21 @@ class RunDir:
 
     def _checkpoint(self, round_: int) -> Path:
         return self.path / "checkpoints" / f"round-{round_:06d}.safetensors"
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The rounds that a rounds.jsonl reports; a last line that was cut off by a crash is dropped."""
+    found: list[dict[str, Any]] = []
+    for text in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            line = None
+        if not isinstance(line, dict) or not isinstance(line.get("round"), int):
+            log.warning("%s: line %d is damaged; it and what follows is dropped", path, len(found) + 1)
+            break
+        found.append(line)
+    return found
 
 
 def check_free(path: Path) -> None:

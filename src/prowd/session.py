@@ -22,27 +22,30 @@ from prowd.assembly import (
     check_same,
     load_data,
     make_clients,
+    prepare,
     slow_kernel,
 )
-from prowd.config import RunConfig, load_config, validate, with_full_paths
+from prowd.config import RunConfig, load_config, validate
 from prowd.data import Dataset, Progress
 from prowd.engine import Federation
 from prowd.errors import ConfigError, RunError
 from prowd.memory import forget_after
 from prowd.methods import ServerState, find_method
-from prowd.models import describe
 from prowd.options import override
 from prowd.pool import ProcessPool
 from prowd.processes import available_cores
+from prowd.roster import Roster, mix_of
 from prowd.rounds import RoundReport
 from prowd.rundir import RunDir, check_free, weights_hash
 from prowd.scene import Scene
 from prowd.summary import summarise
 from prowd.transport import InProcess, Transport
 
-__all__ = ["RunResult", "Session", "Watcher", "default_workers", "warn_if_slow"]
+__all__ = ["RunResult", "Session", "Watcher", "default_workers", "fresh_path", "warn_if_slow"]
 
 log = logging.getLogger(__name__)
+REAL = "a run of real devices; accepted: to go on with it on Flower (docs/deploy.md)"
+SIMULATED = "a run of simulated clients; accepted: prowd run --resume"
 
 
 class Watcher(engine.Observer):
@@ -53,6 +56,10 @@ class Watcher(engine.Observer):
 
     def replied(self, round_: int, done: int, asked: int) -> None:
         """A client's reply came in."""
+
+    def remarks(self, report: RoundReport) -> Mapping[str, Any]:
+        """What is to be written down with a round besides its report."""
+        return {}
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
         """A round is over."""
@@ -92,30 +99,37 @@ class Session:
         """Prepare a new run: everything that can be wrong is found before the directory is made."""
         if out is not None:
             check_free(out)
-        arrays = as_arrays(data)
-        config = with_full_paths(load_config(source, {**settings, **({"data": "arrays"} if arrays else {})}))
-        raw = load_data(config, arrays, progress)
-        dataset = as_used(config, raw)
-        if model is not None:
-            layers = describe(model, dataset.image_shape).layers
-            config = validate(override(config.model_dump(), {"model": "custom", "layers": layers}))
-        config = check_same(config.model_copy(update={"version": __version__}), raw)
-        session = cls.begin(config, dataset, out or _fresh_path(config))
+        config, dataset = prepare(source, settings, data=data, model=model, progress=progress)
+        session = cls.begin(config, dataset, out or fresh_path(config))
         warn_if_slow(session.federation.scene)
         return session
 
     @classmethod
-    def begin(cls, config: RunConfig, dataset: Dataset, out: Path) -> Session:
+    def begin(cls, config: RunConfig, dataset: Dataset, out: Path, roster: Roster | None = None) -> Session:
         """Make the directory of a run whose configuration is complete and whose data is as it is used."""
-        federation, _ = assemble(config, dataset)
+        if roster is not None:
+            config = config.model_copy(update={"clients": mix_of(client.width for client in roster.clients)})
+        federation, _ = assemble(config, dataset, roster.clients if roster else None)
         state = federation.method.init(federation.scene)
-        return cls(config, federation, dataset, RunDir.create(out, config.toml()), state)
+        rundir = RunDir.create(out, config.toml())
+        if roster is not None:
+            rundir.write_roster(roster)
+        return cls(config, federation, dataset, rundir, state)
 
     @classmethod
     def resume(
-        cls, path: Path, settings: Mapping[str, Any], *, data: object = None, progress: Progress | None = None
+        cls,
+        path: Path,
+        settings: Mapping[str, Any],
+        *,
+        data: object = None,
+        progress: Progress | None = None,
+        devices: bool = False,
     ) -> Session:
-        """Take up a run where its last whole checkpoint is; only what leaves finished rounds as they are may change."""
+        """Take up a run where its last whole checkpoint is; only what leaves finished rounds as they are may change.
+
+        The run must be one of simulated clients, or, where ``devices`` says so, one of real devices.
+        """
         other = sorted(set(settings) - {"rounds", "kernel"})
         if other:
             accepted = "rounds, to make a run longer, and kernel"
@@ -123,6 +137,9 @@ class Session:
         rundir = RunDir.open(path)
         try:
             config = load_config(path / "config.toml")
+            roster = rundir.roster()
+            if devices != (roster is not None):
+                raise RunError(f"{path} is {REAL if roster else SIMULATED}")
             if not rundir.lines():  # nothing was made yet with the method as it was
                 config = config.model_copy(update={"method_sha256": ""})
             if config.version != __version__:
@@ -130,7 +147,7 @@ class Session:
             raw = load_data(config, as_arrays(data), progress)
             config = check_same(validate(override(config.model_dump(), settings)), raw)
             dataset = as_used(config, raw)
-            federation, _ = assemble(config, dataset)
+            federation, _ = assemble(config, dataset, roster.clients if roster else None)
             fresh = federation.method.init(federation.scene)
             state = rundir.restore() or fresh
             _check_fits(state, fresh, rundir.path)
@@ -146,13 +163,17 @@ class Session:
             raise
         return cls(config, federation, dataset, rundir, state)
 
-    def run(self, workers: int | None = None, watcher: Watcher | None = None) -> RunResult:
-        """Run the rounds that are left; each is on the disk before the next begins."""
+    def run(
+        self, workers: int | None = None, watcher: Watcher | None = None, transport: Transport | None = None
+    ) -> RunResult:
+        """Run the rounds that are left; each is on the disk before the next begins.
+
+        Clients are simulated by ``workers`` processes, unless there is a transport that reaches them elsewhere.
+        """
         watcher = watcher or Watcher()
         began = time.perf_counter()
-        transport: Transport | None = None
         try:
-            transport = self._transport(default_workers(self.federation) if workers is None else workers)
+            transport = transport or self._transport(default_workers(self.federation) if workers is None else workers)
             watcher.began(self.config, self.federation, self.rundir.path, self.state.round)
             state = engine.run(self.federation, self.state, transport, _Recorder(self.rundir, watcher))
             lines = self.rundir.lines()
@@ -183,7 +204,7 @@ class _Recorder:
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
         try:
-            self.rundir.append(report.line())
+            self.rundir.append({**report.line(), **self.watcher.remarks(report)})
             self.rundir.checkpoint(state)
         except OSError as error:
             raise RunError(f"round {report.round} cannot be saved to {self.rundir.path}: {error}") from error
@@ -215,7 +236,8 @@ def _check_fits(state: ServerState, fresh: ServerState, path: Path) -> None:
         )
 
 
-def _fresh_path(config: RunConfig) -> Path:
+def fresh_path(config: RunConfig) -> Path:
+    """A directory under runs/ that is not there yet."""
     stem = f"{config.name}-{find_method(config.method).name}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
     path, number = Path("runs") / stem, 1
     while path.exists():

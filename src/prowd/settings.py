@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter, ValidationError
 
 from prowd.errors import ConfigError, near
-from prowd.options import explain, override
+from prowd.options import check_depth, explain, override
 
-__all__ = ["Suggestion", "presets", "read_settings", "read_suggestion"]
+__all__ = ["Suggestion", "presets", "read_pairs", "read_settings", "read_suggestion"]
 
 EXTENDS, COMPARE = "extends", "compare"  # what a file may hold besides the settings of a run
 DEEPEST = 10  # files that extend one another
@@ -45,6 +45,20 @@ def read_settings(source: str | Path) -> dict[str, Any]:
     return values
 
 
+def read_pairs(pairs: Iterable[str]) -> dict[str, Any]:
+    """Read KEY=VALUE: the value as TOML where it is TOML, as text where it is not."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{pair!r} is not a setting; accepted: KEY=VALUE, as in rounds=5")
+        try:
+            settings[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except (ValueError, RecursionError):
+            settings[key.strip()] = text.strip()
+    return settings
+
+
 def read_suggestion(source: str | Path) -> Suggestion:
     """What a preset or a file suggests to compare."""
     table = _read(source).get(COMPARE, {})
@@ -71,7 +85,7 @@ def _read(source: str | Path, depth: int = 0) -> dict[str, Any]:
 def _parse(source: str | Path) -> dict[str, Any]:
     if str(source) in presets():
         text = (resources.files("prowd") / "presets" / f"{source}.toml").read_text("utf-8")
-    elif Path(source).suffix == ".toml" or Path(source).is_file():
+    elif Path(source).suffix == ".toml" or _is_file(source):
         try:
             text = Path(source).read_text("utf-8")
         except (OSError, ValueError) as error:
@@ -81,6 +95,15 @@ def _parse(source: str | Path) -> dict[str, Any]:
         accepted = f"{', '.join(names)}, or a .toml file{near(str(source), names)}"
         raise ConfigError(f"preset: {str(source)!r} is unknown; accepted: {accepted}")
     try:
-        return tomllib.loads(text)
+        values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{source} is not valid TOML: {error}") from error
+    check_depth(values)
+    return values
+
+
+def _is_file(source: str | Path) -> bool:
+    try:
+        return Path(source).is_file()
+    except (OSError, ValueError):  # no name that a file can have
+        return False

@@ -1,6 +1,7 @@
 """How messages reach clients and come back.
 
-A transport moves bytes and knows nothing of methods. Clients that do not answer are simply absent from its replies.
+A transport moves bytes and knows nothing of methods. Clients that do not answer are simply absent from its replies,
+or, where it knows why, answered for by a Silence.
 """
 
 from __future__ import annotations
@@ -12,7 +13,24 @@ from typing import ClassVar, Protocol
 from prowd.client import Clients
 from prowd.wire import Parcel
 
-__all__ = ["InProcess", "Transport"]
+__all__ = ["InProcess", "Refusal", "Reply", "Silence", "Transport"]
+
+
+@dataclass(frozen=True)
+class Silence:
+    """In the place of a reply that does not come: why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """In the place of a reply that came and is not even a message: what is wrong with it."""
+
+    reason: str
+
+
+Reply = bytes | Silence | Refusal
 
 
 class Transport(Protocol):
@@ -22,7 +40,7 @@ class Transport(Protocol):
     def remote(self) -> bool:
         """Whether clients compute elsewhere, so that the server is idle while they do."""
 
-    def exchange(self, parcels: Mapping[int, Parcel]) -> Iterator[tuple[int, bytes]]:
+    def exchange(self, parcels: Mapping[int, Parcel]) -> Iterator[tuple[int, Reply]]:
         """Send each client its parcel; yield (client, reply) as replies come in."""
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from tests.runs import (
     PROWD,
     ROUND_KEYS,
     TINY,
+    ask,
     call,
     config_file,
     data_file,
@@ -46,7 +47,7 @@ QUICK = sets(clients="int8:2, float32:2", rounds=3, steps=2, width=0.25, seed=1)
 
 def refused(*arguments: str | Path, cwd: Path, code: int = 1) -> str:
     """Call with something wrong in it, and return the one line that says what."""
-    done = call(*arguments, cwd=cwd)
+    done = ask(*arguments, cwd=cwd)
     assert done.returncode == code, done
     assert "Traceback" not in done.stdout + done.stderr
     if code == 1:
@@ -57,11 +58,11 @@ def refused(*arguments: str | Path, cwd: Path, code: int = 1) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help(command: str, tmp_path: Path) -> None:
-    done = call(*command.split(), "--help", cwd=tmp_path)
+    done = ask(*command.split(), "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith(f"Usage: prowd{' ' * bool(command)}{command} ")
     assert "--help" in done.stdout
-    assert call(*command.split(), "-h", cwd=tmp_path).stdout == done.stdout
+    assert ask(*command.split(), "-h", cwd=tmp_path).stdout == done.stdout
 
 
 def test_version(tmp_path: Path) -> None:
@@ -69,10 +70,10 @@ def test_version(tmp_path: Path) -> None:
 
 
 def test_presets_and_methods_are_listed(tmp_path: Path) -> None:
-    listed = call("presets", cwd=tmp_path)
+    listed = ask("presets", cwd=tmp_path)
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == list(presets())
-    known = call("methods", cwd=tmp_path)
+    known = ask("methods", cwd=tmp_path)
     assert known.returncode == 0
     assert [line.split()[0] for line in known.stdout.splitlines()[1:] if line[0] != " "] == list(METHODS)
     assert "options.weighting=examples" in known.stdout
@@ -80,7 +81,7 @@ def test_presets_and_methods_are_listed(tmp_path: Path) -> None:
 
 
 def test_data_sets_are_listed(tmp_path: Path) -> None:
-    listed = call("data", "list", cwd=tmp_path)
+    listed = ask("data", "list", cwd=tmp_path)
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:3]] == ["digits", "cifar10"]
     assert "FILE.npz" in listed.stdout
@@ -88,7 +89,7 @@ def test_data_sets_are_listed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("shell", "word"), [("bash", "complete "), ("zsh", "#compdef prowd"), ("fish", "complete ")])
 def test_completion_scripts(shell: str, word: str, tmp_path: Path) -> None:
-    done = call("completion", shell, cwd=tmp_path)
+    done = ask("completion", shell, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert word in done.stdout
     assert "_PROWD_COMPLETE" in done.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from prowd.bits import FLOAT32
-from prowd.engine import Federation, dispatch, run, run_round, sample
+from prowd.engine import Federation, QuorumError, dispatch, run, run_round, sample
 from prowd.errors import RunError
 from prowd.float32 import FloatSettings
 from prowd.methods import FedAvg, Local, Method, ServerState, common
@@ -22,7 +22,8 @@ from prowd.quantize import Weights
 from prowd.rounds import Absence, RoundReport
 from prowd.scene import ClientSpec, Scene
 from prowd.training import Examples, Model
-from prowd.wire import Update, decode_task, decode_update, encode_update
+from prowd.transport import Refusal, Reply, Silence
+from prowd.wire import Parcel, Update, decode_task, decode_update, encode_update
 
 from .scenes import INT4, INT8, Answer, FakeTransport, honest, same, scene
 
@@ -464,3 +465,107 @@ def test_who_is_left_out_is_said_with_the_reason() -> None:
         "round 7: client 1 (int8) left out: no reply",
         "round 7: client 2 (float32) left out: too long",
     ]
+
+
+# The quorum
+
+
+@dataclass
+class Flaky:
+    """A transport whose n-th exchange is that of the n-th answer; the last goes on."""
+
+    answers: list[Answer]
+    remote: bool = False
+
+    def exchange(self, parcels: Mapping[int, Parcel]) -> Iterator[tuple[int, Reply]]:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return iter(list(FakeTransport(answer).exchange(parcels)))
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    found: list[float] = []
+    monkeypatch.setattr(time, "sleep", found.append)
+    return found
+
+
+@pytest.mark.parametrize(("quorum", "lost", "enough"), [(3, 2, True), (3, 3, False), (5, 1, False), (1, 4, True)])
+def test_a_round_needs_its_quorum(quorum: int, lost: int, enough: bool, tmp_path: Path, start: ServerState) -> None:
+    given = replace(federation(), quorum=quorum)
+    transport = FakeTransport(without(answers(given, tmp_path), *range(lost)))
+    if enough:
+        report, state = run_round(given, start, transport)
+        assert (len(report.lost), state.round) == (lost, 1)
+    else:
+        message = rf"round 1: {5 - lost} of the {quorum} updates it needs: client 0 \(int8\): no reply"
+        with pytest.raises(QuorumError, match=message) as caught:
+            run_round(given, start, transport)
+        assert len(caught.value.report.lost) == lost
+
+
+def test_refused_updates_do_not_make_a_quorum(tmp_path: Path, start: ServerState) -> None:
+    given = replace(federation(), quorum=5)
+    with pytest.raises(QuorumError, match=r"4 of the 5 updates it needs: client 2 \(int8\): message of"):
+        run_round(given, start, FakeTransport(spoiled(answers(given, tmp_path), 2)))
+
+
+def test_a_round_is_tried_until_its_quorum_is_there(tmp_path: Path, start: ServerState, naps: list[float]) -> None:
+    given, diary = replace(federation(rounds=1), quorum=4, attempts=3, pause=7.0), Diary()
+    whole = answers(given, tmp_path)
+    transport = Flaky([without(whole, 0, 1), spoiled(without(whole, 0), 4), without(whole, 3)])
+    state = run(given, start, transport, diary)
+    _, expected = run_round(given, start, FakeTransport(without(whole, 3)))
+    assert same(state.model, expected.model)
+    assert naps == [7.0, 7.0]
+    (report,) = diary.reports
+    assert [(a.attempt, a.client, a.reason) for a in report.lost] == [
+        (1, 0, "no reply"), (1, 1, "no reply"), (2, 0, "no reply"), (0, 3, "no reply"),
+    ]  # fmt: skip
+    assert [(a.attempt, a.client) for a in report.refused] == [(2, 4)]
+    assert report.asked == 5
+
+
+def test_what_vain_attempts_cost_is_counted(tmp_path: Path, start: ServerState, naps: list[float]) -> None:
+    given = replace(federation(rounds=1), quorum=5, attempts=2)
+    whole, diary, plain = answers(given, tmp_path), Diary(), Diary()
+    run(given, start, FakeTransport(whole), plain)
+    run(given, start, Flaky([without(whole, 0, 2, 4), whole]), diary)
+    once, twice = plain.reports[0], diary.reports[0]
+    assert twice.bytes_down == {width: 2 * size for width, size in once.bytes_down.items()}
+    assert twice.bytes_up == {**once.bytes_up, "float32": 2 * once.bytes_up["float32"]}
+    assert replace(once, seconds=0, bytes_up={}, bytes_down={}) == replace(
+        twice, seconds=0, bytes_up={}, bytes_down={}, lost=[]
+    )
+
+
+def test_attempts_come_to_an_end(
+    tmp_path: Path, start: ServerState, naps: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    given, diary = replace(federation(), quorum=5, attempts=3, pause=2.5), Diary()
+    whole = answers(given, tmp_path)
+    transport = Flaky([whole, *[without(whole, 1)] * 3, whole])
+    with pytest.raises(QuorumError, match=r"^round 2: 4 of the 5 updates it needs: client 1 \(float32\): no reply$"):
+        run(given, start, transport, diary)
+    assert naps == [2.5, 2.5]
+    assert [report.round for report in diary.reports] == [1]
+    assert [message.rpartition("; ")[2] for message in caplog.messages] == [
+        "trying again in 2.5 s, 2 attempts left",
+        "trying again in 2.5 s, 1 attempts left",
+    ]
+
+
+def test_a_silence_says_why(tmp_path: Path, start: ServerState) -> None:
+    class Talking(FakeTransport):
+        def exchange(self, parcels):  # type: ignore[no-untyped-def]
+            yield from super().exchange(parcels)
+            yield 0, Silence("its battery is empty")
+            yield 1, Refusal("it sent a picture")
+
+    given = federation()
+    whole = answers(given, tmp_path)
+    report, state = run_round(given, start, Talking(without(whole, 0, 1, 2)))
+    assert report.lost == [Absence(0, "int8", "its battery is empty"), Absence(2, "int8", "no reply")]
+    assert report.refused == [Absence(1, "float32", "it sent a picture")]
+    assert same(state.model, run_round(given, start, FakeTransport(without(whole, 0, 1, 2)))[1].model)

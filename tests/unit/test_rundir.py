@@ -10,9 +10,12 @@ import pytest
 import torch
 from filelock import FileLock
 
+from prowd.bits import FLOAT32
 from prowd.errors import RunError
 from prowd.methods import ServerState
-from prowd.rundir import KEPT, RunDir, weights_hash
+from prowd.roster import Roster
+from prowd.rundir import KEPT, RunDir, read_lines, weights_hash
+from prowd.scene import ClientSpec
 
 CONFIG = 'name = "test"\n'
 
@@ -309,3 +312,22 @@ def test_checkpoints_of_an_unknown_run_are_no_leftover(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "round-000009.json").write_text("{}", "utf-8")
     with pytest.raises(RunError, match="not an empty directory"):
         RunDir.create(tmp_path, CONFIG)
+
+
+def test_a_run_of_devices_knows_them(rundir: RunDir) -> None:
+    assert rundir.roster() is None, "as long as its clients are simulated"
+    roster = Roster("0123456789abcdef", (ClientSpec(0, FLOAT32, 7),))
+    rundir.write_roster(roster)
+    assert rundir.roster() == roster
+    truncate(rundir.path / "devices.json")
+    with pytest.raises(RunError, match=r"devices\.json cannot be read"):
+        rundir.roster()
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"loss": 1}', '{"round": "3"}', "[3]", "null", "\0", "[" * 100_000])
+def test_lines_end_where_damage_begins(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "rounds.jsonl"
+    assert read_lines(path) == []
+    path.write_text(f'{{"round": 1}}\n{{"round": 2}}\n{damage}\n{{"round": 4}}\n', "utf-8")
+    assert read_lines(path) == [{"round": 1}, {"round": 2}]
+    assert "line 3 is damaged; it and what follows is dropped" in caplog.text

@@ -10,7 +10,7 @@ from prowd.config import load_config
 from prowd.errors import ConfigError
 from prowd.methods import METHODS, ProWD
 from prowd.options import make_method
-from prowd.settings import Suggestion, presets, read_settings, read_suggestion
+from prowd.settings import Suggestion, presets, read_pairs, read_settings, read_suggestion
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -122,3 +122,35 @@ def test_toml_that_python_cannot_read_is_refused(text: str, tmp_path: Path) -> N
 def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: embedded null byte"):
         load_config(write(tmp_path, "mine.toml", 'extends = "a\\u0000.toml"'))
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"),
+    [
+        ("x=5", 5),
+        ("x = 0.5", 0.5),
+        ("x=true", True),
+        ('x="int8:2, float32:1"', "int8:2, float32:1"),
+        ("x=int8:2, float32:1", "int8:2, float32:1"),
+        ("x=[1, 2]", [1, 2]),
+        ("x={a = 1}", {"a": 1}),
+        ("x=a=b", "a=b"),
+        ("x=", ""),
+        ("x=  crop, flip ", "crop, flip"),
+        ("x=" + "[" * 5000, "[" * 5000),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_a_value_is_toml_where_it_is_toml(pair: str, value: object) -> None:
+    assert read_pairs([pair]) == {"x": value}
+
+
+def test_pairs_are_settings_the_last_of_a_name_counts() -> None:
+    assert read_pairs(["a=1", " b.c = x", "a=2"]) == {"a": 2, "b.c": "x"}
+    assert read_pairs([]) == {}
+
+
+@pytest.mark.parametrize("pair", ["rounds", "", "=5", "  = 5"])
+def test_what_is_no_pair_is_refused(pair: str) -> None:
+    with pytest.raises(ConfigError, match=f"^'{pair}' is not a setting; accepted: KEY=VALUE, as in rounds=5$"):
+        read_pairs([pair])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,14 +31,11 @@ def complete_config(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
-    """Read KEY=VALUE: the value as TOML where it is TOML, as text where it is not."""
-    settings: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key.strip():
-            raise click.UsageError(f"-s {pair!r} is not a setting; accepted: KEY=VALUE, as in -s rounds=5")
-        try:
-            settings[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except (ValueError, RecursionError):
-            settings[key.strip()] = text.strip()
-    return settings
+    """The settings given with -s."""
+    from prowd import settings
+    from prowd.errors import ConfigError
+
+    try:
+        return settings.read_pairs(pairs)
+    except ConfigError as error:
+        raise click.UsageError(f"-s {error}") from None

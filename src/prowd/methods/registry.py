@@ -64,7 +64,7 @@ def find_method(name: str) -> type[Method]:
 def anchored(name: str) -> str:
     """A method's name with the file it is in by its full path, so that a run can be resumed from another folder."""
     where, _, attribute = name.rpartition(":")
-    return f"{Path(where).expanduser().resolve()}:{attribute}" if where.endswith(".py") else name
+    return f"{_full(Path(where))}:{attribute}" if where.endswith(".py") else name
 
 
 def _check(found: type, name: str) -> None:
@@ -87,10 +87,17 @@ def method_hash(name: str) -> str:
     return hashlib.sha256(_read(Path(where))).hexdigest()
 
 
+def _full(path: Path) -> Path:
+    try:
+        return path.expanduser().resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"method: {str(path)!r} is no file: {error}; accepted: FILE.py:CLASS") from None
+
+
 def _read(path: Path) -> bytes:
     try:
         return path.expanduser().read_bytes()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError(f"method: {str(path)!r} cannot be read: {error}; accepted: FILE.py:CLASS") from None
 
 
