@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench peers clean
+.PHONY: help run test check bench peers fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -37,6 +37,14 @@ bench: $(STAMP) ## speed of the kernels and the engine, the mask solver against 
 
 peers: $(STAMP) ## rounds of prowd, a bare loop, Flower's simulation and pfl; installs the last two apart
 	$(BIN)/python -m benchmarks.peers
+
+$(VENV)/.fuzz: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	@touch $@
+
+SECONDS ?= 200
+fuzz: $(VENV)/.fuzz ## the decoder and the config loader, guided by coverage, SECONDS=200 for each of four targets; Linux
+	$(BIN)/python -m fuzz --seconds $(SECONDS)
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist src/prowd/lowbit/*.so

@@ -7,11 +7,11 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict  # type: ignore[import-not-found]
-from flwr.clientapp import ClientApp  # type: ignore[import-not-found]
-from flwr.serverapp import ServerApp  # type: ignore[import-not-found]
-from flwr.serverapp.strategy import FedAvg  # type: ignore[import-not-found]
-from flwr.simulation import run_simulation  # type: ignore[import-not-found]
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
 
 from benchmarks.peers import work
 
@@ -25,8 +25,8 @@ def train(message: Any, context: Any) -> Any:
     client = int(context.node_config["partition-id"])
     trained = work.train(work.network(), start, client, config["server-round"], config["steps"])
     metrics = MetricRecord({"loss": trained.loss, "steps": trained.steps, "num-examples": work.EXAMPLES})
-    records = {"arrays": ArrayRecord(dict(trained.state)), "metrics": metrics}
-    return Message(content=RecordDict(records), reply_to=message)
+    records = RecordDict({"arrays": ArrayRecord(dict(trained.state)), "metrics": metrics})
+    return Message(content=records, reply_to=message)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import prowd
 ORDER = """
     _version errors bits seeds quantize files fields packing wire models lowbit float32 data scene training memory
     dequantizer selection methods client transport processes pool admission rounds inbox engine roster rundir options
-    settings config assembly summary session comparison console cli api
+    settings config assembly summary session comparison console flower cli api
 """
 ROOMS = ORDER.split()
 OPEN = {"cli", "api", "__init__"}  # the two ends that users hold, and the package itself, may reach for anything

@@ -2,6 +2,6 @@
 
 from prowd.console.comparison import ComparisonView, comparison_tables
 from prowd.console.run import RunView, result_table
-from prowd.console.words import download_bar, say, size
+from prowd.console.words import download_bar, percent, say, size
 
-__all__ = ["ComparisonView", "RunView", "comparison_tables", "download_bar", "result_table", "say", "size"]
+__all__ = ["ComparisonView", "RunView", "comparison_tables", "download_bar", "percent", "result_table", "say", "size"]

@@ -1,0 +1,155 @@
+"""A device of its own: what its operator says of it, its data, its memory. What the server says is not trusted here.
+
+The operator gives ``--node-config 'client=3 width="int8" data="/var/lib/prowd/mine.npz"'``. A node of Flower's
+simulation has a partition number only; it is the client of that number, with the width and data of the run's settings.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_state_path
+
+from prowd import data as datasets
+from prowd.assembly import as_used, make_partition, make_scene
+from prowd.bits import Bitwidth, parse_mix
+from prowd.client import ClientRuntime
+from prowd.config import RunConfig, validate
+from prowd.data import Dataset
+from prowd.errors import ConfigError, DataError, near
+from prowd.memory import ClientMemory
+from prowd.methods import METHODS, Device
+from prowd.models import Architecture
+from prowd.options import make_method, override
+from prowd.scene import ClientSpec
+from prowd.training import Examples
+
+__all__ = ["Node", "read_run"]
+
+ACCEPTED = ("client", "width", "data", "state", "device", "kernel")
+EXAMPLES = {"width": "int8", "data": "/path/of/mine.npz"}
+SIMULATED = ("partition-id", "num-partitions")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A device as its operator describes it."""
+
+    client: int
+    width: Bitwidth
+    data: str
+    state: Path
+    device: str
+    kernel: str
+    shared: bool
+    """Whether its data is a share of a data set that everybody has, not its own."""
+
+    @classmethod
+    def read(cls, given: Mapping[str, object], config: RunConfig) -> Node:
+        """Read a node configuration; every wrong or missing key is an error that names it."""
+        values = _simulated(given, config) if "partition-id" in given else dict(given)
+        for key in values:
+            if key not in ACCEPTED:
+                accepted = f"{', '.join(ACCEPTED)}{near(key, ACCEPTED)}"
+                raise ConfigError(f"node-config: {key!r} is unknown; accepted: {accepted}")
+        client = values.pop("client", None)
+        if not isinstance(client, int) or isinstance(client, bool) or client < 0:
+            raise ConfigError(f"node-config: client is {client!r}; accepted: its number in the federation, 0 or more")
+        values = {"state": str(user_state_path("prowd")), "device": "cpu", "kernel": "auto", **values}
+        texts = {key: _text(key, values.get(key)) for key in ACCEPTED if key != "client"}
+        return cls(
+            client=client,
+            width=Bitwidth.parse(texts["width"]),
+            data=texts["data"],
+            state=Path(texts["state"]).expanduser(),
+            device=texts["device"],
+            kernel=texts["kernel"],
+            shared="partition-id" in given or not texts["data"].lower().endswith(".npz"),
+        )
+
+    def introduce(self, config: RunConfig) -> ClientSpec:
+        """Who it is in a run; its data must fit the network and, where it is a share, be the server's."""
+        config, dataset = self._own(config), self._load(config, verify=True)
+        make_scene(config, _network(config, dataset), ())
+        return self._device(config, dataset, run="").spec
+
+    def runtime(self, config: RunConfig, run: str) -> ClientRuntime:
+        """The device in a run, ready to answer tasks."""
+        config, dataset = self._own(config), self._load(config, verify=False)
+        clients = tuple(ClientSpec(n, width, 0) for n, width in enumerate(parse_mix(config.clients)))
+        scene = make_scene(config, _network(config, dataset), clients)
+        method = make_method(config.method, config.options)
+        return ClientRuntime(scene, method, self._device(config, dataset, run))
+
+    def _own(self, config: RunConfig) -> RunConfig:
+        """The settings with what is this machine's to say."""
+        return validate(override(config.model_dump(), {"device": self.device, "kernel": self.kernel}))
+
+    def _load(self, config: RunConfig, *, verify: bool) -> Dataset:
+        raw = datasets.load(self.data, verify=verify)
+        if self.shared and self.data != config.data:
+            raise DataError(
+                f"data: a share of {self.data} in a run on {config.data}; accepted: {config.data}, or a .npz file"
+            )
+        if verify and self.shared and raw.digest() != config.data_sha256:
+            raise DataError(f"data: {self.data} has content hash {raw.digest()}; accepted: {config.data_sha256}")
+        return as_used(config if self.shared else config.model_copy(update={"test_examples": "all"}), raw)
+
+    def _device(self, config: RunConfig, dataset: Dataset, run: str) -> Device:
+        x, y = dataset.x_train, dataset.y_train
+        if self.shared:
+            parts = make_partition(config, dataset).clients
+            if self.client >= len(parts):
+                found = f"{self.client} of a data set in {len(parts)} parts"
+                raise ConfigError(f"node-config: client is {found}; accepted: 0 to {len(parts) - 1}")
+            x, y = x[parts[self.client]], y[parts[self.client]]
+        return Device(
+            spec=ClientSpec(self.client, self.width, len(y)),
+            train=Examples(x, y),
+            test=Examples(dataset.x_test, dataset.y_test),
+            memory=ClientMemory(self.state / run / f"client-{self.client:04d}", config.seed, self.client),
+        )
+
+
+def read_run(text: str) -> RunConfig:
+    """Read the settings that a server sends: of built-in methods only, so that it can't make a device run a file."""
+    try:
+        values: dict[str, Any] = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"config: not TOML: {error}") from None
+    method = values.get("method")
+    if not isinstance(method, str) or method not in METHODS:
+        found = method[:80] if isinstance(method, str) else type(method).__name__
+        raise ConfigError(f"method: {found!r} is not built in; accepted: {', '.join(METHODS)}")
+    config = validate({**values, "device": "cpu", "kernel": "auto"})
+    if not config.layers:
+        raise ConfigError("layers: none; accepted: the network, layer by layer")
+    return config
+
+
+def _text(key: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        example = EXAMPLES.get(key, "a text")
+        raise ConfigError(f'node-config: {key} is {value!r}; accepted: a text, as in {key}="{example}"')
+    return value
+
+
+def _network(config: RunConfig, dataset: Dataset) -> Architecture:
+    """The run's network on this device's images."""
+    network = Architecture(config.layers, dataset.image_shape)
+    if dataset.classes > network.classes:
+        found = f"{dataset.classes} classes for {network.classes} logits"
+        raise DataError(f"data: {found}; accepted: labels below {network.classes}")
+    return network
+
+
+def _simulated(values: Mapping[str, object], config: RunConfig) -> dict[str, object]:
+    own = {key: value for key, value in values.items() if key not in SIMULATED}
+    client, widths = values["partition-id"], parse_mix(config.clients)
+    if not isinstance(client, int) or not 0 <= client < len(widths):
+        raise ConfigError(f"partition-id is {client!r}; accepted: 0 to {len(widths) - 1}, the clients of the run")
+    return {"client": client, "width": str(widths[client]), "data": config.data, **own}

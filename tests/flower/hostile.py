@@ -1,0 +1,86 @@
+"""A device that misbehaves: the real one, whose updates are spoiled round by round as its node configuration says.
+
+Part of the app directory that the tests give to Flower, never of the package.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from prowd.bits import Bitwidth
+from prowd.flower import client_app
+from prowd.flower.records import pack_update, unpack_task, unpack_update
+from prowd.quantize import QTensor
+from prowd.wire import Update, decode_task, decode_update, encode_update
+
+LONGER = 65.0  # seconds, than the deadline
+LIMIT = 2**30
+
+app = ClientApp()
+
+
+def own(context: Context) -> Context:
+    """The context without what only this file understands."""
+    known = {key: value for key, value in context.node_config.items() if key not in ("faults", "folder")}
+    return Context(context.run_id, context.node_id, known, context.state, context.run_config)
+
+
+@app.query("hello")
+def hello(message: Message, context: Context) -> Message:
+    return client_app.hello(message, own(context))
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    round_ = decode_task(unpack_task(message.content, LIMIT)).round
+    faults = str(context.node_config["faults"]).split()
+    fault = faults[round_ - 1] if round_ <= len(faults) else "none"
+    folder = Path(str(context.node_config["folder"]))
+    (folder / f"client-{context.node_config['client']}-round-{round_}").touch()
+    if fault == "straggle":
+        time.sleep(LONGER)
+    if fault == "fail":
+        raise RuntimeError("out of paper")
+    reply = client_app.train(message, own(context))
+    while context.node_config["width"] == "float32" and round_ == 3 and not (folder / "back").exists():
+        time.sleep(0.2)
+    if fault == "none":
+        return reply
+    if fault == "record":
+        return Message(RecordDict({"something": ConfigRecord({"else": 1})}), reply_to=message)
+    return Message(pack_update(spoil(fault, unpack_update(reply.content, LIMIT))), reply_to=message)
+
+
+def spoil(fault: str, honest: bytes) -> bytes:
+    """What is sent in the place of an honest update."""
+    if fault == "garbage":
+        return os.urandom(len(honest))
+    if fault == "truncated":
+        return honest[:-7]
+    if fault == "huge":
+        return honest[:12] + struct.pack("<Q", 2**60) + honest[20:]
+    return encode_update(untrue(fault, decode_update(honest)))
+
+
+def untrue(fault: str, update: Update) -> Update:
+    """A well-formed update that is not what was agreed."""
+    name, tensor = next(iter(update.weights.items()))
+    broken = tensor.codes.clone()
+    if fault == "nan":
+        broken.view(-1)[0] = float("nan")
+    changed = {
+        "shapes": replace(tensor, codes=tensor.codes.reshape(-1)),
+        "bits": QTensor(torch.zeros(tensor.shape, dtype=torch.int16), Bitwidth(16)),
+        "nan": replace(tensor, codes=broken),
+    }
+    if fault == "old":
+        return replace(update, round=update.round - 1)
+    return replace(update, weights={**update.weights, name: changed[fault]}) if fault in changed else update
