@@ -13,6 +13,7 @@ from prowd.data import Dataset, Partition
 from prowd.errors import WireError
 from prowd.memory import ClientMemory
 from prowd.methods import Device, Method
+from prowd.models.architecture import gain_name, weight_name
 from prowd.scene import ClientSpec, Scene
 from prowd.training import Examples
 from prowd.wire import decode_task, encode_update
@@ -47,10 +48,12 @@ class ClientRuntime:
         if (task.client, task.seed) != (self.device.spec.id, self.scene.seed):
             found = f"client {task.client} of seed {task.seed}"
             raise WireError(f"client {self.device.spec.id} of seed {self.scene.seed} received a task for {found}")
-        shapes = self.scene.architecture.shapes
+        layers = self.scene.architecture.weight_layers
+        shapes = {weight_name(layer): layer.shape for layer in layers} | {gain_name(n): (n.outputs,) for n in layers}
         for name, tensor in task.weights.items():
-            if tensor.shape != shapes.get(name, tensor.shape):
-                raise WireError(f"{name!r} has shape {tensor.shape}; accepted: {shapes[name]}")
+            own = name.rpartition("/")[2]  # a method may send several of a name, as in mean/conv1.weight
+            if tensor.shape != shapes.get(own, tensor.shape):
+                raise WireError(f"{name!r} has shape {tensor.shape}; accepted: {shapes[own]}")
             if tensor.width > self.device.spec.width:
                 raise WireError(
                     f"{name!r} is {tensor.width}; accepted: what an {self.device.spec.width} device can hold"

@@ -53,9 +53,10 @@ def read_pairs(pairs: Iterable[str]) -> dict[str, Any]:
         if not equals or not key.strip():
             raise ConfigError(f"{pair!r} is not a setting; accepted: KEY=VALUE, as in rounds=5")
         try:
-            settings[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+            values = tomllib.loads(f"value = {text}")
         except (ValueError, RecursionError):
-            settings[key.strip()] = text.strip()
+            values = {}
+        settings[key.strip()] = values["value"] if len(values) == 1 else text.strip()
     return settings
 
 

@@ -168,6 +168,7 @@ def test_a_reason_is_cut_short(clock: Clock, tmp_path: Path) -> None:
     assert weights(result) == expected((0, 1), (1, 1), rounds=1)
     for client in (0, 1):
         assert len(devices(result.rounds[0])[client][1]) == 500
+    assert (tmp_path / "run" / "server.jsonl").stat().st_size < 10_000
 
 
 # Nodes that do not answer
@@ -320,6 +321,36 @@ def test_a_superlink_that_is_away_for_a_moment_is_asked_again(clock: Clock, tmp_
     assert weights(result) == expected(rounds=1)
     assert grid.errors == {FIRST + 1: []}
     assert devices(result.rounds[0]) == dict.fromkeys(range(4), ("ok", ""))
+
+
+@dataclass
+class Away(FakeGrid):
+    """A SuperLink that does not answer some calls."""
+
+    looks: list[httpx.HTTPError] = field(default_factory=list)
+    pushes: list[httpx.HTTPError | None] = field(default_factory=list)
+
+    def get_node_ids(self) -> list[int]:
+        if self.looks:
+            raise self.looks.pop()
+        return super().get_node_ids()
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        error = self.pushes.pop(0) if self.pushes else None
+        if error:
+            raise error
+        return super().push_messages(messages)
+
+
+def test_a_superlink_that_is_away_costs_an_attempt(clock: Clock, tmp_path: Path) -> None:
+    grid = Away(clock, make_grid(clock, tmp_path).nodes, thrifty=True)
+    grid.looks = [httpx.ConnectError("refused"), httpx.ReadTimeout("slow")]
+    grid.pushes = [httpx.ReadTimeout("slow"), None, httpx.ReadTimeout("slow")]
+    result = serve(grid, server(tmp_path / "run", {"rounds": 1}))
+    assert weights(result) == expected(rounds=1)
+    lost = result.rounds[0]["clients"]["lost"]
+    assert [(entry["client"], entry["attempt"]) for entry in lost] == [(n, 1) for n in range(4)]
+    assert lost[2]["reason"] == "node 102: Flower does not take a message for it"
 
 
 @dataclass

@@ -24,6 +24,7 @@ from platformdirs import user_state_path
 
 from prowd.assembly import assemble, load_data, make_architecture
 from prowd.assembly import prepare as prepare_run
+from prowd.bits import Bitwidth
 from prowd.config import RunConfig
 from prowd.errors import ConfigError, DataError, ProwdError, WireError
 from prowd.flower.client_app import app
@@ -31,6 +32,7 @@ from prowd.flower.node import Node, read_run
 from prowd.flower.records import HELLO, TRAIN, Brief, Introduction, unpack_update
 from prowd.flower.server_app import told
 from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
+from prowd.models.architecture import Flatten, Linear
 from prowd.quantize import QTensor
 from prowd.wire import Parcel, Task, decode_update, encode_task
 from tests.runs import arrays
@@ -375,6 +377,22 @@ def reshaped(change: Callable[[torch.Tensor], torch.Tensor]) -> Weights:
 def test_a_task_of_another_network(change: Callable[[torch.Tensor], torch.Tensor], tmp_path: Path) -> None:
     with pytest.raises(WireError, match=r"'conv1\.weight' has shape \(.*\); accepted: \(4, 1, 3, 3\)"):
         ask(TRAIN, content(task(weights=reshaped(change))), says(client=0, state=str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("mean/conv1.weight", (7,)), ("mean/conv1.weight", (1,)), ("conv1.gain", (5,))]
+)
+def test_other_tensors_of_another_network(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    odd = QTensor(torch.zeros(shape, dtype=torch.int16), Bitwidth(2))
+    with pytest.raises(WireError, match=rf"'{name}' has shape .*; accepted: \(4,"):
+        ask(TRAIN, content(task(weights={**first(), name: odd})), says(client=0, state=str(tmp_path)))
+
+
+def test_a_network_that_would_fill_a_device_is_refused() -> None:
+    huge = Linear("logits", 64, 2**36, relu=False)
+    config = plain().model_copy(update={"layers": (Flatten(), huge)})
+    with pytest.raises(ConfigError, match=r"^layers: 4398046511104 weights; accepted: up to 268435456$"):
+        Node.read(says(), config).introduce(config)
 
 
 @pytest.mark.parametrize("weights", [dict, lambda: dict(list(first().items())[1:])], ids=["none", "one missing"])

@@ -145,6 +145,10 @@ def test_a_value_is_toml_where_it_is_toml(pair: str, value: object) -> None:
     assert read_pairs([pair]) == {"x": value}
 
 
+def test_a_text_of_two_lines_is_not_two_settings() -> None:
+    assert read_pairs(["x=1\ny=2"]) == {"x": "1\ny=2"}
+
+
 def test_pairs_are_settings_the_last_of_a_name_counts() -> None:
     assert read_pairs(["a=1", " b.c = x", "a=2"]) == {"a": 2, "b.c": "x"}
     assert read_pairs([]) == {}

@@ -31,6 +31,7 @@ from prowd.training import Examples
 __all__ = ["Node", "read_run"]
 
 ACCEPTED = ("client", "width", "data", "state", "device", "kernel")
+MOST_WEIGHTS = 2**28  # twenty VGG-7s; a server can't ask a device for all of its memory
 EXAMPLES = {"width": "int8", "data": "/path/of/mine.npz"}
 SIMULATED = ("partition-id", "num-partitions")
 
@@ -141,6 +142,8 @@ def _text(key: str, value: object) -> str:
 def _network(config: RunConfig, dataset: Dataset) -> Architecture:
     """The run's network on this device's images."""
     network = Architecture(config.layers, dataset.image_shape)
+    if network.parameters > MOST_WEIGHTS:
+        raise ConfigError(f"layers: {network.parameters} weights; accepted: up to {MOST_WEIGHTS}")
     if dataset.classes > network.classes:
         found = f"{dataset.classes} classes for {network.classes} logits"
         raise DataError(f"data: {found}; accepted: labels below {network.classes}")
