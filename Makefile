@@ -26,8 +26,9 @@ check: $(STAMP) ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check ## all tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+test: check ## all tests; one worker more than cores, as those with processes of their own wait most of the time
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 bench: $(STAMP) ## speed of the kernels and the engine, the mask solver against a sort, φ against trivial dequantizers
 	$(BIN)/python -m benchmarks.kernels

@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import struct
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.supernode.runtime import run_clientapp as running
 
 from prowd.bits import Bitwidth
 from prowd.flower import client_app
@@ -52,11 +55,27 @@ def train(message: Message, context: Context) -> Message:
     reply = client_app.train(message, own(context))
     while context.node_config["width"] == "float32" and round_ == 3 and not (folder / "back").exists():
         time.sleep(0.2)
-    if fault == "none":
+    if fault == "twice":
+        push_another_after(reply, Message(pack_update(os.urandom(999)), reply_to=message))
+    if fault in ("none", "twice"):
         return reply
     if fault == "record":
         return Message(RecordDict({"something": ConfigRecord({"else": 1})}), reply_to=message)
     return Message(pack_update(spoil(fault, unpack_update(reply.content, LIMIT))), reply_to=message)
+
+
+def push_another_after(reply: Message, other: Message) -> None:
+    """Have this process send a second reply to the same message, by what Flower sends the first with."""
+    push = running.push_message
+
+    def both(client: Any, message: Message, context: Context) -> None:
+        push(client, message, context)
+        if message is reply:
+            time.sleep(2)
+            with suppress(Exception):  # it is Flower's to refuse it
+                push(client, other, context)
+
+    running.push_message = both
 
 
 def spoil(fault: str, honest: bytes) -> bytes:

@@ -26,13 +26,13 @@ from prowd.wire import Parcel, decode_task
 
 from .federations import hostile_app, lines_of, outcome, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flower")]  # one after the other, beside all others
 
 CLIENTS = ("int8", "int8", "float32")
 VICTIM, LOW, HIGH = range(3)
 FAULTS: dict[int, str] = {
     LOW: "garbage straggle shapes bits old record",
-    HIGH: "nan none none truncated huge fail",
+    HIGH: "nan none twice truncated huge fail",
 }
 """What a client does in rounds 1 to 6. The victim is killed in round 2, and back before round 4 begins."""
 EXPECTED: dict[tuple[int, int], tuple[str, str]] = {
