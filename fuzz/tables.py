@@ -32,7 +32,7 @@ ODD: tuple[Any, ...] = (
     LAYERS,
     [{"kind": "conv", "name": "c", "inputs": 1, "outputs": 2, "kernel": [3, 3]}, {"kind": "maxpool", "stride": [0, 1]}],
 )  # fmt: skip
-ENDLESS = ".a" * 2000
+ENDLESS = ".a" * 1200  # more than Python can follow down
 LINES = ("{} = 0x" + "f" * 4000, "{}" + ENDLESS + " = 1", '"{}' + ENDLESS + '" = 1', '"{}.a" = 1', "{} = " + "[" * 99)
 
 

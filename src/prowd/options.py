@@ -15,6 +15,7 @@ from prowd.methods import METHODS, Method, find_method
 __all__ = ["all_options", "check_depth", "explain", "make_method", "option_names", "override", "own_options"]
 
 DEEPEST = 20  # layers of tables and lists
+LONGEST = 1024  # bits of a number: Python neither writes nor shows those of thousands of digits
 _BRANCHES = ("constrained-int", "literal['all']", "literal['native']")  # pydantic's names for the parts of a union
 
 
@@ -93,9 +94,11 @@ def _check_table(name: str, table: Mapping[str, Any]) -> None:
 
 
 def check_depth(values: object) -> None:
-    """Refuse tables and lists within one another beyond all measure, before anything follows them down."""
+    """Refuse tables and lists within one another, and numbers, beyond all measure, before anything handles them."""
     level = [values]
     for _ in range(DEEPEST):
+        if any(isinstance(value, int) and value.bit_length() > LONGEST for value in level):
+            raise ConfigError(f"settings: a whole number of over {LONGEST} bits; accepted: at most {LONGEST}")
         inner: list[object] = []
         for value in level:
             inner += value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()

@@ -107,6 +107,10 @@ def test_any_file(text: bytes) -> None:
 @example(f"compare.seeds{DEEP} = 1".encode(), [])
 @example(f"rounds = {HUGE:#x}".encode(), [])
 @example(f"steps = {HUGE:#x}".encode(), [])
+@example(f"buffer = {HUGE:#x}".encode(), [])
+@example(f"extends = {HUGE:#x}".encode(), [])
+@example(f"options.prowd = {HUGE:#x}".encode(), [])
+@example(f'method = "prowd"\noptions.dequantizer.epochs = {HUGE:#x}'.encode(), [])
 def test_spliced_files(text: bytes, splices: list[Splice]) -> None:
     check_config(spliced(text, splices))
 

@@ -31,7 +31,6 @@ QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
     "PYTHONUNBUFFERED": "1",
 }
 """Environment of Flower's processes: no telemetry, no look for updates, nothing installed behind one's back."""

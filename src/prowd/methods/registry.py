@@ -124,7 +124,7 @@ def _file(path: Path) -> ModuleType:
 def _module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"method: module {name!r} cannot be imported: {_where(error)}") from error
 
 
