@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as running
 
@@ -59,8 +59,6 @@ def train(message: Message, context: Context) -> Message:
         push_another_after(reply, Message(pack_update(os.urandom(999)), reply_to=message))
     if fault in ("none", "twice"):
         return reply
-    if fault == "record":
-        return Message(RecordDict({"something": ConfigRecord({"else": 1})}), reply_to=message)
     return Message(pack_update(spoil(fault, unpack_update(reply.content, LIMIT))), reply_to=message)
 
 
