@@ -93,18 +93,19 @@ def _check_table(name: str, table: Mapping[str, Any]) -> None:
         raise ConfigError(str(error).replace("options.", f"options.{name}.", 1)) from None
 
 
-def check_depth(values: object) -> None:
+def check_depth(values: Mapping[str, Any]) -> None:
     """Refuse tables and lists within one another, and numbers, beyond all measure, before anything handles them."""
-    level = [values]
-    for _ in range(DEEPEST):
-        if any(isinstance(value, int) and value.bit_length() > LONGEST for value in level):
-            raise ConfigError(f"settings: a whole number of over {LONGEST} bits; accepted: at most {LONGEST}")
-        inner: list[object] = []
-        for value in level:
-            inner += value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-        level = inner
-    if level:
-        raise ConfigError(f"settings: tables or lists in more than {DEEPEST} layers; accepted: at most {DEEPEST}")
+    for key, value in values.items():
+        level: list[object] = [value]
+        for _ in range(DEEPEST):
+            if any(isinstance(item, int) and item.bit_length() > LONGEST for item in level):
+                raise ConfigError(f"{key[:80]}: a whole number of over {LONGEST} bits; accepted: at most {LONGEST}")
+            inner: list[object] = []
+            for item in level:
+                inner += item.values() if isinstance(item, Mapping) else item if isinstance(item, list | tuple) else ()
+            level = inner
+        if level:
+            raise ConfigError(f"{key[:80]}: tables or lists in more than {DEEPEST} layers; accepted: at most {DEEPEST}")
 
 
 def override(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
