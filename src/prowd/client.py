@@ -13,12 +13,12 @@ from prowd.data import Dataset, Partition
 from prowd.errors import WireError
 from prowd.memory import ClientMemory
 from prowd.methods import Device, Method
-from prowd.models.architecture import gain_name, weight_name
+from prowd.models.architecture import gain_name
 from prowd.scene import ClientSpec, Scene
 from prowd.training import Examples
 from prowd.wire import decode_task, encode_update
 
-__all__ = ["ClientRuntime", "Clients", "one_thread"]
+__all__ = ["TASK_LIMIT", "ClientRuntime", "Clients", "one_thread"]
 
 TASK_LIMIT = 2**32
 
@@ -48,8 +48,8 @@ class ClientRuntime:
         if (task.client, task.seed) != (self.device.spec.id, self.scene.seed):
             found = f"client {task.client} of seed {task.seed}"
             raise WireError(f"client {self.device.spec.id} of seed {self.scene.seed} received a task for {found}")
-        layers = self.scene.architecture.weight_layers
-        shapes = {weight_name(layer): layer.shape for layer in layers} | {gain_name(n): (n.outputs,) for n in layers}
+        network = self.scene.architecture
+        shapes = network.shapes | {gain_name(layer): (layer.outputs,) for layer in network.weight_layers}
         for name, tensor in task.weights.items():
             own = name.rpartition("/")[2]  # a method may send several of a name, as in mean/conv1.weight
             if tensor.shape != shapes.get(own, tensor.shape):

@@ -14,7 +14,7 @@ from prowd.scene import ClientSpec, Scene
 from prowd.transport import Refusal, Reply, Silence
 from prowd.wire import Parcel, Update
 
-__all__ = ["Admitted", "Inbox", "admit_all", "sum_up"]
+__all__ = ["LONGEST_REASON", "Admitted", "Inbox", "admit_all", "sum_up"]
 
 LONGEST_REASON = 500  # characters: a refused update is not to fill the report with its own words
 
@@ -88,9 +88,7 @@ def sum_up(
         received=mean("accuracy_received", measurers),
         trained=mean("accuracy_trained"),
         loss=mean("loss"),
-        bytes_up=sum_by_width(
-            (client, len(inbox.replies[client.id])) for client in cohort if client.id in inbox.replies
-        ),
+        bytes_up=sum_by_width((client, len(replies[client.id])) for client in cohort if client.id in replies),
         bytes_down=sum_by_width((client, len(parcels[client.id])) for client in cohort),
         asked=len(cohort),
         lost=[

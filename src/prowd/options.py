@@ -12,7 +12,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from prowd.errors import ConfigError, near
 from prowd.methods import METHODS, Method, find_method
 
-__all__ = ["all_options", "check_depth", "explain", "make_method", "option_names", "override", "own_options"]
+__all__ = ["all_options", "check_depth", "explain", "flat", "make_method", "option_names", "override", "own_options"]
 
 DEEPEST = 20  # layers of tables and lists
 LONGEST = 1024  # bits of a number: Python neither writes nor shows those of thousands of digits
@@ -34,7 +34,7 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method:
         raise ConfigError(explain(error, "options.", lambda place: _beside(chosen, place))) from None
     except PydanticUserError as error:
         raise ConfigError(f"method: an option of {chosen.name} has a type that is not plain data: {error}") from None
-    made = _flat(dataclasses.asdict(method))
+    made = flat(dataclasses.asdict(method))
     bad = [key for key, value in made.items() if isinstance(value, float) and not math.isfinite(value)]
     if bad:
         raise ConfigError(f"options.{bad[0]}: {made[bad[0]]} is wrong; accepted: a finite number")
@@ -54,11 +54,11 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested tables by dotted names."""
     found: dict[str, Any] = {}
     for key, value in values.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return found
 
 

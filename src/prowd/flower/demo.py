@@ -16,6 +16,7 @@ from prowd.errors import ConfigError, RunError
 from prowd.flower.app_folder import write_app
 from prowd.flower.control import Control
 from prowd.flower.processes import LocalFederation, Values, local_federation
+from prowd.options import flat
 from prowd.rundir import read_lines
 from prowd.session import RunResult, fresh_path
 
@@ -67,19 +68,11 @@ class Teller:
 
 def run_config(settings: Mapping[str, Any], **server: str | float) -> Values:
     """What the server is told, as with ``flwr run --run-config``."""
-    pairs = [f"{key}={json.dumps(value)}" for key, value in _flat(settings).items()]
+    pairs = [f"{key}={json.dumps(value)}" for key, value in flat(settings).items()]
     for pair in pairs:
         if ";" in pair:
             raise ConfigError(f"{pair} has a semicolon in it, which parts settings; accepted: a value without")
     return {"preset": PRESET, "settings": "; ".join(pairs), **server}
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Tables as dotted names."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def start_nodes(federation: LocalFederation, widths: Sequence[Bitwidth], data: str) -> None:

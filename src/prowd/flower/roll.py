@@ -14,13 +14,13 @@ from prowd.errors import RunError, WireError
 from prowd.flower.logs import event
 from prowd.flower.post import SilenceError, content_of, poll, present
 from prowd.flower.records import HELLO, Brief, Introduction
+from prowd.inbox import LONGEST_REASON
 from prowd.scene import ClientSpec
 
-__all__ = ["LONGEST_REASON", "PATIENCE", "Roll"]
+__all__ = ["PATIENCE", "Roll"]
 
 log = logging.getLogger(__name__)
 PATIENCE = 60.0  # seconds for an answer to hello, which a busy node may take
-LONGEST_REASON = 500  # characters
 
 
 @dataclass

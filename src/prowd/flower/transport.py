@@ -13,7 +13,8 @@ from prowd.errors import WireError
 from prowd.flower.logs import event
 from prowd.flower.post import Letter, SilenceError, content_of, poll
 from prowd.flower.records import TRAIN, unpack_update
-from prowd.flower.roll import LONGEST_REASON, PATIENCE, Roll
+from prowd.flower.roll import PATIENCE, Roll
+from prowd.inbox import LONGEST_REASON
 from prowd.transport import Refusal, Reply, Silence
 from prowd.wire import Parcel
 
