@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 import prowd
 from prowd.cli import main
+from prowd.snapshots import Snapshots
 
 PROWD = Path(sys.executable).with_name("prowd")
 TIMEOUT = 120.0  # seconds; nothing here takes as long, unless it hangs
@@ -40,7 +41,7 @@ TINY: dict[str, Any] = {
 ROUND_KEYS = {
     "": {"round", "accuracy", "loss", "bytes", "clients", "notes", "seconds"},
     "accuracy": {"received", "trained"},
-    "bytes": {"up", "down"},
+    "bytes": {"up", "down", "clients"},
     "clients": {"asked", "lost", "refused"},
 }
 """What a line of rounds.jsonl holds, and its inner tables."""
@@ -91,11 +92,19 @@ def summary(path: Path) -> dict[str, Any]:
     return found
 
 
+def samples(path: Path) -> dict[str, str]:
+    """The samples of weights, by their hashes. A run that was made longer has those of its former end too."""
+    wanted = Snapshots(path / "snapshots", last=len(rounds(path))).wants
+    found = {path.stem: path.read_bytes() for path in sorted((path / "snapshots").glob("*.safetensors"))}
+    return {name: hashlib.sha256(data).hexdigest() for name, data in found.items() if wanted(int(name[6:12]))}
+
+
 def outcome(path: Path) -> dict[str, Any]:
-    """Everything a run may be judged by: its rounds, its final weights, the newest memory of every client."""
+    """Everything a run may be judged by: its rounds, its final weights, the newest memory of every client, samples."""
     newest = {file.parent.name: file for file in sorted((path / "clients").glob("*/round-*.bin"))}
     memories = {name: (file.stem, hashlib.sha256(file.read_bytes()).hexdigest()) for name, file in newest.items()}
-    return {"rounds": rounds(path), "weights": summary(path)["weights_sha256"], "memories": memories}
+    weights = summary(path)["weights_sha256"]
+    return {"rounds": rounds(path), "weights": weights, "memories": memories, "samples": samples(path)}
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from prowd.methods import method_hash
 from prowd.models import Architecture, build, describe
 from prowd.options import make_method, override
 from prowd.scene import ClientSpec, LocalSettings, Scene
+from prowd.snapshots import Snapshots
 
 __all__ = [
     "Arrays",
@@ -154,10 +155,10 @@ def as_used(config: RunConfig, dataset: Dataset) -> Dataset:
     return replace(sized, x_test=sized.x_test[:most], y_test=sized.y_test[:most])
 
 
-def make_clients(config: RunConfig, dataset: Dataset, memories: Path) -> Clients:
+def make_clients(config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None) -> Clients:
     """Build the simulated devices."""
     federation, partition = assemble(config, dataset)
-    return Clients(federation.scene, federation.method, dataset, partition, memories)
+    return Clients(federation.scene, federation.method, dataset, partition, memories, snapshots)
 
 
 @dataclass(frozen=True)
@@ -167,13 +168,16 @@ class ClientsFactory:
     config: RunConfig
     arrays: Arrays | None
     memories: Path
+    snapshots: Snapshots | None = None
 
     @classmethod
-    def of(cls, config: RunConfig, dataset: Dataset, memories: Path) -> ClientsFactory:
+    def of(
+        cls, config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None
+    ) -> ClientsFactory:
         """Prepare the devices of a federation for a journey to another process."""
         if datasets.mapped(config.data):
-            return cls(config, None, memories)
-        return cls(config, {name: getattr(dataset, name).numpy() for name in ARRAYS}, memories)
+            return cls(config, None, memories, snapshots)
+        return cls(config, {name: getattr(dataset, name).numpy() for name in ARRAYS}, memories, snapshots)
 
     def __call__(self) -> Clients:
         """Load the data and build the devices."""
@@ -181,7 +185,7 @@ class ClientsFactory:
             dataset = as_used(self.config, datasets.load(self.config.data, verify=False))
         else:
             dataset = datasets.from_arrays(**self.arrays, name=self.config.data)
-        return make_clients(self.config, dataset, self.memories)
+        return make_clients(self.config, dataset, self.memories, self.snapshots)
 
 
 def slow_kernel(scene: Scene) -> str | None:

@@ -15,6 +15,7 @@ from prowd.memory import ClientMemory
 from prowd.methods import Device, Method
 from prowd.models.architecture import gain_name
 from prowd.scene import ClientSpec, Scene
+from prowd.snapshots import Snapshots
 from prowd.training import Examples
 from prowd.wire import decode_task, encode_update
 
@@ -76,6 +77,7 @@ class Clients:
     dataset: Dataset
     partition: Partition
     memories: Path
+    snapshots: Snapshots | None = None
 
     def __getitem__(self, client: int) -> ClientRuntime:
         spec = self.scene.clients[client]
@@ -88,4 +90,5 @@ class Clients:
             train=Examples(self.dataset.x_train[rows], self.dataset.y_train[rows]),
             test=Examples(self.dataset.x_test, self.dataset.y_test),
             memory=ClientMemory(self.memories / f"client-{spec.id:04d}", self.scene.seed, spec.id),
+            snapshots=self.snapshots,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,10 +22,12 @@ from prowd.models import MODELS, Layer
 from prowd.options import all_options, check_depth, explain, make_method, override, own_options
 from prowd.scene import Operation, Rescale, Uplink
 from prowd.settings import read_settings
+from prowd.snapshots import Rounds
 
 __all__ = ["RunConfig", "load_config", "validate", "with_full_paths"]
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_ .+-]{0,99}$"  # it becomes part of a folder's name
+MOST_ROUNDS = 10**6
 
 All = Literal["all"]
 Count = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
@@ -36,6 +38,19 @@ def _split(value: object) -> object:
     if isinstance(value, str):
         return [] if value.strip() == "none" else [part.strip() for part in value.split(",")]
     return value
+
+
+def _split_rounds(value: object) -> object:
+    """Accept rounds as people write them: 50, or "0, 50, 400"."""
+    if isinstance(value, str) and value in ("auto", "none"):
+        return value
+    parts: Iterable[object] = value if isinstance(value, list | tuple | range) else [value]
+    if isinstance(value, str):
+        texts = [part.strip() for part in value.split(",")]
+        parts = [int(text) if text.isdecimal() and len(text) < 20 else text for text in texts]
+    if not all(isinstance(part, int) and not isinstance(part, bool) and 0 <= part <= MOST_ROUNDS for part in parts):
+        raise ValueError(f"'auto', 'none', or rounds from 0 to {MOST_ROUNDS}, as in 0, 50, 400")
+    return tuple(parts)
 
 
 class RunConfig(BaseModel):
@@ -52,7 +67,7 @@ class RunConfig(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict, description="the method's own settings")
     clients: str = Field("int8:5, float32:5", description="WIDTH:COUNT, ...")
     cohort: All | Count = Field("all", description="clients a round")
-    rounds: int = Field(20, ge=1, le=10**6, strict=True)
+    rounds: int = Field(20, ge=1, le=MOST_ROUNDS, strict=True)
     uplink: Uplink = "ternary"
     rescale: Rescale = "none"
     # the data
@@ -76,6 +91,10 @@ class RunConfig(BaseModel):
     float32: FloatSettings = Field(default_factory=FloatSettings)
     # how it is run
     evaluate_every: Count = 1
+    snapshots: Annotated[Rounds, BeforeValidator(_split_rounds)] = Field(
+        "auto", description="rounds of which samples of weights are kept for figures: auto, none, or a list"
+    )
+    snapshot_entries: Count = Field(2048, description="entries of each tensor in such a sample")
     device: str = "cpu"
     kernel: KernelChoice = Field("auto", description="arithmetic of clients of at most 8 bits")
 

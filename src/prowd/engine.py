@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TypeVar
 
 import torch
 
@@ -23,12 +23,12 @@ from prowd.rounds import RoundReport
 from prowd.scene import ClientSpec, Scene
 from prowd.seeds import generator
 from prowd.transport import Transport
-from prowd.wire import Parcel, Task, encode_task, encode_weights
+from prowd.wire import Parcel, Task, Update, encode_task, encode_weights
 
 __all__ = ["Federation", "Observer", "QuorumError", "run", "run_round"]
 
 log = logging.getLogger(__name__)
-Replied = Callable[[int, int, int], None]
+Key = TypeVar("Key", str, int)
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,14 @@ class QuorumError(RunError):
         self.report = report
 
 
-class Observer(Protocol):
-    """Whoever watches a run; nothing it does can change the outcome."""
+class Observer:
+    """Whoever watches a run; nothing it does can change the outcome. This one does nothing."""
 
     def replied(self, round_: int, done: int, asked: int) -> None:
         """A client's reply came in."""
+
+    def aggregated(self, state: ServerState, updates: Sequence[Update]) -> None:
+        """A round's updates have become the next state."""
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
         """A round is over."""
@@ -71,19 +74,19 @@ def run(federation: Federation, state: ServerState, transport: Transport, observ
     """Run the remaining rounds, reporting each one as it ends."""
     with one_thread():
         while state.round < federation.rounds:
-            report, state = run_until_quorum(federation, state, transport, observer.replied)
+            report, state = run_until_quorum(federation, state, transport, observer)
             observer.finished(report, state)
     return state
 
 
 def run_until_quorum(
-    federation: Federation, state: ServerState, transport: Transport, replied: Replied
+    federation: Federation, state: ServerState, transport: Transport, observer: Observer
 ) -> tuple[RoundReport, ServerState]:
     """Try a round until enough clients take part; its report tells of those who were missing in vain attempts too."""
     missing: list[QuorumError] = []
     while True:
         try:
-            report, state = run_round(federation, state, transport, replied)
+            report, state = run_round(federation, state, transport, observer)
         except QuorumError as error:
             missing.append(error)
             if len(missing) >= federation.attempts:
@@ -107,22 +110,22 @@ def _with_attempts(report: RoundReport, vain: Sequence[RoundReport]) -> RoundRep
             refused=[*refused, *report.refused],
             bytes_up=_sums(attempt.bytes_up, report.bytes_up),
             bytes_down=_sums(attempt.bytes_down, report.bytes_down),
+            up_by_client=_sums(attempt.up_by_client, report.up_by_client),
+            down_by_client=_sums(attempt.down_by_client, report.down_by_client),
             seconds=attempt.seconds + report.seconds,
         )
     return report
 
 
-def _sums(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    return {width: first.get(width, 0) + second.get(width, 0) for width in {**first, **second}}
+def _sums(first: Mapping[Key, int], second: Mapping[Key, int]) -> dict[Key, int]:
+    return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
 
 
 def run_round(
-    federation: Federation,
-    state: ServerState,
-    transport: Transport,
-    replied: Replied = lambda *_: None,
+    federation: Federation, state: ServerState, transport: Transport, observer: Observer | None = None
 ) -> tuple[RoundReport, ServerState]:
     """One round of Algorithm 1; the line numbers are the paper's."""
+    observer = observer or Observer()
     began = time.perf_counter()
     round_ = state.round + 1
     cohort = sample(federation, round_)  # 2: C^(r) ⊆ C, |C^(r)| = M
@@ -131,7 +134,7 @@ def run_round(
     with server_at_work(federation, state, transport) as worked:
         for client, reply in transport.exchange(parcels):
             inbox.take(client, reply)  # 4, 6-8: LocalUpdate on every client in parallel
-            replied(round_, len(inbox.replies), len(cohort))
+            observer.replied(round_, len(inbox.replies), len(cohort))
         state = worked()
     admitted = admit_all(federation.scene, federation.method, round_, cohort, inbox)
     measurers = measured_by(federation.scene, cohort, {client: parcel.body for client, parcel in parcels.items()})
@@ -141,7 +144,9 @@ def run_round(
         raise QuorumError(report, len(admitted.updates), federation.quorum)
     state = federation.method.aggregate(federation.scene, state, admitted.updates)  # 9-11: the method's own lines
     report = replace(report, notes=_plain(federation.method, state), seconds=time.perf_counter() - began)
-    return report, replace(state, round=round_, notes={})
+    state = replace(state, round=round_, notes={})
+    observer.aggregated(state, admitted.updates)
+    return report, state
 
 
 def sample(federation: Federation, round_: int) -> list[ClientSpec]:

@@ -91,6 +91,8 @@ def sum_up(
         bytes_up=sum_by_width((client, len(replies[client.id])) for client in cohort if client.id in replies),
         bytes_down=sum_by_width((client, len(parcels[client.id])) for client in cohort),
         asked=len(cohort),
+        up_by_client={client.id: len(replies[client.id]) for client in cohort if client.id in replies},
+        down_by_client={client.id: len(parcels[client.id]) for client in cohort},
         lost=[
             Absence(client.id, str(client.width), inbox.silent.get(client.id, "no reply"))
             for client in cohort

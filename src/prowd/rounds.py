@@ -45,6 +45,8 @@ class RoundReport:
     bytes_up: Mapping[str, int]
     bytes_down: Mapping[str, int]
     asked: int
+    up_by_client: Mapping[int, int] = field(default_factory=dict)
+    down_by_client: Mapping[int, int] = field(default_factory=dict)
     lost: Sequence[Absence] = field(default_factory=tuple)
     refused: Sequence[Absence] = field(default_factory=tuple)
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -57,11 +59,14 @@ class RoundReport:
 
     def line(self) -> dict[str, Any]:
         """The report as plain JSON values."""
+        by_client = {
+            str(client): [self.up_by_client.get(client, 0), down] for client, down in self.down_by_client.items()
+        }
         return {
             "round": self.round,
             "accuracy": {"received": dict(self.received), "trained": dict(self.trained)},
             "loss": dict(self.loss),
-            "bytes": {"up": dict(self.bytes_up), "down": dict(self.bytes_down)},
+            "bytes": {"up": dict(self.bytes_up), "down": dict(self.bytes_down), "clients": by_client},
             "clients": {
                 "asked": self.asked,
                 "lost": [absence.line() for absence in self.lost],

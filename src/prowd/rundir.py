@@ -1,5 +1,5 @@
-"""What a run leaves behind: config.toml, rounds.jsonl, checkpoints, summary.json; devices.json where clients are real
-devices. The only writer of run directories.
+"""What a run leaves behind: config.toml, provenance.json, rounds.jsonl, checkpoints, summary.json; devices.json where
+clients are real devices. The only writer of run directories, but for the samples of weights (snapshots).
 
 A round is written to rounds.jsonl first and its checkpoint after it; a checkpoint counts once its JSON file, which
 holds the hash of its tensors, is in place. Whenever a run is killed, the newest whole checkpoint and the lines up to
@@ -26,7 +26,7 @@ from prowd.files import atomic_write, sha256
 from prowd.methods import ServerState
 from prowd.roster import Roster
 
-__all__ = ["RunDir", "check_free", "read_lines", "weights_hash"]
+__all__ = ["RunDir", "check_free", "read_lines", "read_sessions", "weights_hash"]
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +83,12 @@ class RunDir:
         """The devices of a run; None where its clients are simulated."""
         path = self.path / "devices.json"
         return Roster.decode(path.read_bytes(), path) if path.exists() else None
+
+    def add_session(self, provenance: Mapping[str, Any]) -> None:
+        """Add to provenance.json by what the run is made from now on."""
+        path = self.path / "provenance.json"
+        sessions = [*read_sessions(path), dict(provenance)]
+        atomic_write(path, (json.dumps({"sessions": sessions}, indent=2) + "\n").encode())
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Add a round to rounds.jsonl and bring it to the disk."""
@@ -186,6 +192,18 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
             break
         found.append(line)
     return found
+
+
+def read_sessions(path: Path) -> list[dict[str, Any]]:
+    """What a provenance.json says of the sessions that made a run; none where it is not there or damaged."""
+    try:
+        found = json.loads(path.read_text("utf-8"))["sessions"]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        log.warning("%s is damaged: %r", path, error)
+        return []
+    return [session for session in found if isinstance(session, dict)] if isinstance(found, list) else []
 
 
 def check_free(path: Path) -> None:

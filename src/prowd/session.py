@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,12 @@ from prowd.methods import ServerState, find_method
 from prowd.options import override
 from prowd.pool import ProcessPool
 from prowd.processes import available_cores
+from prowd.provenance import provenance
+from prowd.recorder import Recorder, Watcher
 from prowd.roster import Roster, mix_of
-from prowd.rounds import RoundReport
 from prowd.rundir import RunDir, check_free, weights_hash
 from prowd.scene import Scene
+from prowd.snapshots import Snapshots
 from prowd.summary import summarise
 from prowd.transport import InProcess, Transport
 
@@ -46,23 +48,6 @@ __all__ = ["RunResult", "Session", "Watcher", "default_workers", "fresh_path", "
 log = logging.getLogger(__name__)
 REAL = "a run of real devices; accepted: to go on with it on Flower (docs/deploy.md)"
 SIMULATED = "a run of simulated clients; accepted: prowd run --resume"
-
-
-class Watcher(engine.Observer):
-    """An observer that is also told when a run begins. This one says nothing."""
-
-    def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
-        """The first round, or the first after a resume, is about to begin."""
-
-    def replied(self, round_: int, done: int, asked: int) -> None:
-        """A client's reply came in."""
-
-    def remarks(self, report: RoundReport) -> Mapping[str, Any]:
-        """What is to be written down with a round besides its report."""
-        return {}
-
-    def finished(self, report: RoundReport, state: ServerState) -> None:
-        """A round is over."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +136,7 @@ class Session:
             fresh = federation.method.init(federation.scene)
             state = rundir.restore() or fresh
             _check_fits(state, fresh, rundir.path)
+            state = replace(state, model={name: state.model[name] for name in fresh.model})  # a file forgets the order
             forget_after(rundir.memories, state.round)
             if config.rounds < state.round:
                 raise ConfigError(
@@ -174,8 +160,9 @@ class Session:
         began = time.perf_counter()
         try:
             transport = transport or self._transport(default_workers(self.federation) if workers is None else workers)
-            watcher.began(self.config, self.federation, self.rundir.path, self.state.round)
-            state = engine.run(self.federation, self.state, transport, _Recorder(self.rundir, watcher))
+            recorder = Recorder(self.rundir, self.federation, self.snapshots, watcher)
+            recorder.began(self.config, self.state, provenance())
+            state = engine.run(self.federation, self.state, transport, recorder)
             lines = self.rundir.lines()
             summary = summarise(self.config, self.federation.scene, lines, weights_hash(state.model))
             summary["session_seconds"] = round(time.perf_counter() - began, 3)
@@ -186,29 +173,16 @@ class Session:
                 transport.close()
             self.rundir.release()
 
+    @property
+    def snapshots(self) -> Snapshots:
+        """Where samples of weights are kept for figures."""
+        config = self.config
+        return Snapshots(self.rundir.path / "snapshots", config.snapshots, config.rounds, config.snapshot_entries)
+
     def _transport(self, workers: int) -> Transport:
         if workers == 1:
-            return InProcess(make_clients(self.config, self.dataset, self.rundir.memories))
-        return ProcessPool(workers, ClientsFactory.of(self.config, self.dataset, self.rundir.memories))
-
-
-@dataclass(frozen=True)
-class _Recorder:
-    """Writes every round down, then passes it on."""
-
-    rundir: RunDir
-    watcher: Watcher
-
-    def replied(self, round_: int, done: int, asked: int) -> None:
-        self.watcher.replied(round_, done, asked)
-
-    def finished(self, report: RoundReport, state: ServerState) -> None:
-        try:
-            self.rundir.append({**report.line(), **self.watcher.remarks(report)})
-            self.rundir.checkpoint(state)
-        except OSError as error:
-            raise RunError(f"round {report.round} cannot be saved to {self.rundir.path}: {error}") from error
-        self.watcher.finished(report, state)
+            return InProcess(make_clients(self.config, self.dataset, self.rundir.memories, self.snapshots))
+        return ProcessPool(workers, ClientsFactory.of(self.config, self.dataset, self.rundir.memories, self.snapshots))
 
 
 def warn_if_slow(scene: Scene) -> None:

@@ -18,6 +18,7 @@ from tests.runs import call, config_file, expected, finish, outcome, rounds, run
 
 METHODS = ("fedavg", "local")
 SHORT: dict[str, Any] = {"rounds": 3, "clients": "int8:2, float32:1", "cohort": 2, "steps": 1, "seed": 3}
+SHORT |= {"snapshots": "0, 2"}
 LONG: dict[str, Any] = {"rounds": 40, "clients": "int8:2, int6:1", "cohort": 2, "seed": 4}  # a few seconds
 
 

@@ -19,7 +19,7 @@ from prowd.flower.control import Control
 from prowd.flower.demo import follow, run_config, start_nodes, wait_for_nodes
 from prowd.flower.keys import make_node_key
 from prowd.flower.processes import LocalFederation, local_federation
-from prowd.rundir import weights_hash
+from prowd.rundir import read_sessions, weights_hash
 
 from .federations import children_of, lines_of, outcome, until
 
@@ -48,6 +48,10 @@ def test_flower_gives_the_same_bits_though_its_server_is_killed(tmp_path: Path) 
     summary = json.loads((path / "summary.json").read_text())
     assert summary["weights_sha256"] == expected.summary["weights_sha256"] == weights_hash(expected.weights)
     assert [device["status"] for line in lines_of(path) for device in line["devices"]] == ["ok"] * 9
+    first, second = read_sessions(path / "provenance.json")
+    assert first["round"] == 0 <= second["round"] < 3
+    assert all("--token HIDDEN" in session["command"] for session in (first, second)), "Flower's secret is not told"
+    assert not list(path.rglob("*-client-*.safetensors")), "nor what a device holds"
 
 
 def kill_server_app(federation: LocalFederation) -> None:

@@ -18,8 +18,6 @@ from prowd.client import Clients
 from prowd.flower.control import Control
 from prowd.flower.demo import run_config, wait_for_nodes
 from prowd.flower.processes import LocalFederation, Values, local_federation
-from prowd.methods import ServerState
-from prowd.rounds import RoundReport
 from prowd.rundir import weights_hash
 from prowd.transport import Reply
 from prowd.wire import Parcel, decode_task
@@ -120,7 +118,7 @@ def replayed(path: Path) -> Mapping[str, Any]:
     federation, _ = assemble(config, dataset)
     clients = make_clients(config, dataset, path / "replayed")
     state = federation.method.init(federation.scene)
-    return engine.run(federation, state, Only(clients, used), Nobody()).model
+    return engine.run(federation, state, Only(clients, used), engine.Observer()).model
 
 
 @dataclass(frozen=True)
@@ -137,12 +135,4 @@ class Only:
                 yield client, self.clients[client].handle(parcel.join())
 
     def close(self) -> None:
-        pass
-
-
-class Nobody:
-    def replied(self, round_: int, done: int, asked: int) -> None:
-        pass
-
-    def finished(self, report: RoundReport, state: ServerState) -> None:
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 import pytest
 from torch import nn
 
-from prowd.comparison import Plan, make_plan
+from prowd.comparison import Onlooker, Plan, PlannedRun, make_plan, whole
 from prowd.config import load_config
 from prowd.errors import ConfigError, DataError, ProwdError, RunError
 from prowd.methods import find_method
 from prowd.options import all_options
+from prowd.records import read_plan
 from tests.runs import arrays, config_file
 
 OWN = """
@@ -290,6 +292,104 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 def test_a_default_that_is_spelt_out_leads_to_the_same_directory(source: Path) -> None:
     assert plan(source, "fedavg").path == plan(source, "fedavg", uplink="ternary").path
     assert plan(source, "fedavg").path != plan(source, "fedavg", uplink="native").path
+
+
+def test_a_comparison_of_an_earlier_version_is_found_again() -> None:
+    assert make_plan("quick", {}, ["fedavg"], [0]).path == Path("runs/compare-quick-10bec0c1")
+    assert make_plan("quick", {"rounds": 5}, ["fedavg"], [0]).path == Path("runs/compare-quick-622a7371")
+    others: list[dict[str, Any]] = [
+        {"snapshots": "none"},
+        {"snapshots": "0, 3"},
+        {"snapshot_entries": 9},
+        {"snapshots": "auto"},
+    ]
+    paths = [make_plan("quick", settings, ["fedavg"], [0]).path.name for settings in others]
+    assert len(set(paths)) == 4
+    assert paths[-1] == "compare-quick-10bec0c1", "that is the default"
+
+
+# comparison.json
+
+
+def written(found: Plan) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((found.path / "comparison.json").read_text("utf-8"))
+    return facts
+
+
+def test_the_plan_is_written_before_its_runs_begin_and_its_failures_after(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = plan(source, "local", "fedavg", seeds=(3, 1), out=tmp_path / "new" / "out")
+    seen: list[dict[str, Any]] = []
+
+    def execute(runs: list[PlannedRun], *_: object, **__: object) -> dict[PlannedRun, str]:
+        seen.append(written(found))
+        assert [run.path.name for run in runs] == [run["folder"] for run in seen[0]["runs"]]
+        return {runs[1]: "it rained"}
+
+    monkeypatch.setattr(whole, "execute", execute)
+    whole.make(found, 1, Onlooker())
+    named = [("local", 3), ("fedavg", 3), ("local", 1), ("fedavg", 1)]
+    runs = [{"folder": f"{method}-seed{seed}", "method": method, "seed": seed} for method, seed in named]
+    assert seen == [{"name": "tiny", "baseline": "fedavg", "runs": runs, "failures": {}}]
+    assert written(found) == {**seen[0], "failures": {"fedavg-seed3": "it rained"}}
+    read = read_plan(found.path)
+    assert read is not None
+    assert read.runs == {run["folder"]: (run["method"], run["seed"]) for run in runs}
+    assert (read.baseline, read.failures) == ("fedavg", {"fedavg-seed3": "it rained"})
+
+
+def test_a_failure_is_forgotten_when_its_run_is_tried_again(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = plan(source, "fedavg", out=tmp_path / "out")
+    failures = [{found.runs[0]: "it rained"}, {}]
+    during: list[dict[str, str]] = []
+
+    def execute(*_: object, **__: object) -> dict[PlannedRun, str]:
+        during.append(written(found)["failures"])
+        return failures.pop(0)
+
+    monkeypatch.setattr(whole, "execute", execute)
+    for after in ({"fedavg-seed0": "it rained"}, {}):
+        whole.make(found, 1, Onlooker())
+        assert written(found)["failures"] == after
+    assert during == [{}, {}]
+
+
+def test_a_run_without_accuracies_is_among_the_failures(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = plan(source, "fedavg", out=tmp_path / "out")
+    begin(found)
+    facts: dict[str, Any] = {"rounds": 3, "accuracy": {}, "bytes": {}, "weights_sha256": ""}
+    facts["average_accuracy"] = {"received": None, "trained": None}
+    (found.runs[0].path / "summary.json").write_text(json.dumps(facts), "utf-8")
+    monkeypatch.setattr(whole, "execute", lambda *_, **__: {})
+    whole.make(found, 1, Onlooker())
+    assert list(written(found)["failures"]) == ["fedavg-seed0"]
+    assert "reports no accuracy" in written(found)["failures"]["fedavg-seed0"]
+
+
+def test_a_comparison_of_which_no_run_begins_leaves_nothing(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execute(*_: object, **__: object) -> dict[PlannedRun, str]:
+        raise RunError("a process ended before it began")
+
+    monkeypatch.setattr(whole, "execute", execute)
+    for out, kept in (("new", False), ("old", True)):
+        if kept:
+            begin(plan(source, "fedavg", out=tmp_path / out))
+        with pytest.raises(RunError, match="ended before it began"):
+            whole.make(plan(source, "fedavg", out=tmp_path / out), 1, Onlooker())
+        assert (tmp_path / out).exists() == kept
+
+
+def test_a_place_that_cannot_be_written_is_named(source: Path, tmp_path: Path) -> None:
+    found = plan(source, "fedavg", out=source / "out")
+    with pytest.raises(RunError, match=rf"^{source / 'out'} cannot be written: "):
+        whole.make(found, 1, Onlooker())
 
 
 def test_a_method_whose_file_has_changed_is_not_taken_for_made(source: Path, own: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from prowd.bits import FLOAT32, INT2, Bitwidth
-from prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, assemble, cut, dequantize
+from prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, assemble, cut, dequantize, dequantize_in_stages
 from prowd.dequantizer.network import Block, Coupling
 from prowd.errors import ConfigError, RunError
 from prowd.models import Architecture, Conv, Flatten, Linear, MaxPool
@@ -150,6 +150,37 @@ def test_a_mixed_message() -> None:
     assert torch.equal(dequantized["c.weight"], weights["c.weight"].codes)
     assert torch.equal(dequantized["a.gain"], torch.ones(4))
     assert not torch.equal(dequantized["b.weight"], weights["b.weight"].value())
+
+
+@pytest.mark.parametrize("width", LADDER.widths[:-1], ids=str)
+def test_stages_go_from_what_arrived_to_what_is_made_of_it(width: Bitwidth) -> None:
+    phi, weights = Dequantizer(LADDER, SETTINGS, 0), net_weights(width)
+    stages = dequantize_in_stages(phi, NET, weights)
+    assert [list(stage) for stage in stages] == [["c.weight"]] * (LADDER.blocks - LADDER.entry(width) + 1)
+    values = [stage["c.weight"] for stage in stages]
+    assert torch.equal(values[0], weights["c.weight"].value())
+    assert torch.equal(values[-1], dequantize(phi, NET, weights)["c.weight"])
+    for number, value in enumerate(values[1:], LADDER.entry(width)):
+        before = values[number - LADDER.entry(width)]
+        torch.testing.assert_close(value, assemble(phi(cut(before, 4), number, number + 1), value.shape))
+        assert not torch.equal(value, before)
+        assert not value.requires_grad
+
+
+def test_stages_are_those_of_the_last_tensor_that_passes_phi() -> None:
+    phi = Dequantizer(LADDER, SETTINGS, 0)
+    weights = {**net_weights(INT2), "c.weight": net_weights(FLOAT32)["c.weight"]}
+    assert [list(stage) for stage in dequantize_in_stages(phi, NET, weights)] == [["b.weight"]] * 4
+    del weights["c.weight"]
+    assert len(dequantize_in_stages(phi, NET, weights)) == 4
+
+
+def test_what_passes_no_block_has_no_stages() -> None:
+    phi = Dequantizer(LADDER, SETTINGS, 0)
+    assert dequantize_in_stages(phi, NET, net_weights(FLOAT32)) == []
+    small = Dequantizer(LADDER, DequantizerSettings(module=9, growth=3), 0)
+    assert dequantize_in_stages(small, NET, net_weights(INT2)) == [], "no layer falls into its modules"
+    assert dequantize_in_stages(phi, NET, {}) == []
 
 
 def test_parameters_come_from_the_seed_alone() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from prowd import engine
 from prowd.bits import FLOAT32
 from prowd.engine import Federation, QuorumError, dispatch, run, run_round, sample
 from prowd.errors import RunError
@@ -87,6 +90,8 @@ def test_lost_clients_cost_their_bytes_down_but_none_up(tmp_path: Path, start: S
     down, up = ({client: len(message) for client, message in way.items()} for way in (transport.sent, transport.came))
     assert report.bytes_down == {"int4": down[4], "int8": down[0] + down[2], "float32": down[1] + down[3]}
     assert report.bytes_up == {"int4": up[4], "int8": up[2], "float32": up[1]}
+    assert report.line()["bytes"]["clients"] == {str(n): [up.get(n, 0), down[n]] for n in range(5)}
+    assert set(up) == {1, 2, 4}
     updates = [decode_update(transport.came[client]) for client in (1, 2, 4)]
     assert same(state.model, FedAvg().aggregate(given.scene, start, updates).model)
 
@@ -225,6 +230,23 @@ def test_bytes_are_the_lengths_of_the_messages(tmp_path: Path, start: ServerStat
     ]
 
 
+def test_bytes_are_counted_for_each_client_that_is_asked(tmp_path: Path, start: ServerState) -> None:
+    given = replace(federation(), cohort=3)
+    transport = FakeTransport(spoiled(answers(given, tmp_path), *range(2), spoil=lambda reply: reply + b"more"))
+    report, _ = run_round(given, start, transport)
+    assert report.refused, "whose bytes did cross"
+    line = report.line()
+    found = line["bytes"]["clients"]
+    assert [int(client) for client in found] == ids(sample(given, 1))
+    assert found == {str(n): [len(transport.came[n]), len(transport.sent[n])] for n in transport.sent}
+    assert json.loads(json.dumps(line)) == line, "keys are texts, as JSON has them"
+    for way, position in (("up", 0), ("down", 1)):
+        by_width = Counter({str(MIX[int(client)]): 0 for client in found})
+        for client, counts in found.items():
+            by_width[str(MIX[int(client)])] += counts[position]
+        assert line["bytes"][way] == by_width
+
+
 def test_clients_of_a_width_share_one_body(start: ServerState) -> None:
     given = federation()
     parcels = dispatch(given, start, given.scene.clients)
@@ -345,7 +367,7 @@ def test_losses_are_means_over_the_clients_of_a_width(tmp_path: Path, start: Ser
 
 
 @dataclass
-class Diary:
+class Diary(engine.Observer):
     reports: list[RoundReport] = field(default_factory=list)
     replies: list[tuple[int, int, int]] = field(default_factory=list)
 
@@ -370,6 +392,43 @@ def test_a_run_goes_through_the_rounds_that_are_left(tmp_path: Path, start: Serv
     assert same(run(given, first, FakeTransport(answer), rest).model, final.model)
     assert [report.round for report in rest.reports] == [2, 3]
     assert run(given, final, FakeTransport(answer), Diary()) is final
+
+
+@dataclass
+class Witness(engine.Observer):
+    """Writes down what became of the updates, and whether the round was over by then."""
+
+    seen: list[tuple[str, int, list[int]]] = field(default_factory=list)
+    states: list[ServerState] = field(default_factory=list)
+
+    def aggregated(self, state: ServerState, updates: Sequence[Update]) -> None:
+        self.seen.append(("aggregated", state.round, [update.client for update in updates]))
+        self.states.append(state)
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        self.seen.append(("finished", report.round, []))
+        assert state is self.states[-1]
+        assert report.notes
+        assert not state.notes
+
+
+def test_an_observer_is_told_what_became_of_the_updates(tmp_path: Path, start: ServerState, naps: list[float]) -> None:
+    given, witness = replace(federation(rounds=2), quorum=4, attempts=2), Witness()
+    whole = answers(given, tmp_path)
+    final = run(given, start, Flaky([without(whole, 0, 1), spoiled(whole, 2), without(whole, 4)]), witness)
+    assert witness.seen == [
+        ("aggregated", 1, [0, 1, 3, 4]), ("finished", 1, []), ("aggregated", 2, [0, 1, 2, 3]), ("finished", 2, []),
+    ], "nothing of the vain attempt, and in client order"  # fmt: skip
+    assert witness.states[-1] is final
+
+
+def test_a_run_need_not_be_observed(tmp_path: Path, start: ServerState) -> None:
+    given = federation(rounds=2)
+    watched, alone = (
+        run(given, start, FakeTransport(answers(given, tmp_path / str(n))), observer)
+        for n, observer in enumerate([Witness(), engine.Observer()])
+    )
+    assert same(watched.model, alone.model)
 
 
 def test_a_run_learns(tmp_path: Path, start: ServerState) -> None:
@@ -535,9 +594,22 @@ def test_what_vain_attempts_cost_is_counted(tmp_path: Path, start: ServerState, 
     once, twice = plain.reports[0], diary.reports[0]
     assert twice.bytes_down == {width: 2 * size for width, size in once.bytes_down.items()}
     assert twice.bytes_up == {**once.bytes_up, "float32": 2 * once.bytes_up["float32"]}
-    assert replace(once, seconds=0, bytes_up={}, bytes_down={}) == replace(
-        twice, seconds=0, bytes_up={}, bytes_down={}, lost=[]
-    )
+    assert twice.down_by_client == {client: 2 * size for client, size in once.down_by_client.items()}
+    assert twice.up_by_client == {n: size * (2 if n in (1, 3) else 1) for n, size in once.up_by_client.items()}
+    assert len(once.up_by_client) == len(once.down_by_client) == 5
+    counts: dict[str, Any] = {"bytes_up": {}, "bytes_down": {}, "up_by_client": {}, "down_by_client": {}}
+    assert replace(once, seconds=0, **counts) == replace(twice, seconds=0, lost=[], **counts)
+
+
+def test_a_client_that_answered_in_vain_only_is_counted(tmp_path: Path, start: ServerState, naps: list[float]) -> None:
+    given, diary = replace(federation(rounds=1), quorum=4, attempts=2), Diary()
+    whole = answers(given, tmp_path)
+    run(given, start, Flaky([without(whole, 1, 2), without(whole, 0)]), diary)
+    up, down = diary.reports[0].up_by_client, diary.reports[0].down_by_client
+    assert sorted(up) == sorted(down) == [0, 1, 2, 3, 4]
+    assert (up[0], up[1], up[3]) == (249, 1341, 2 * 1315), "in the first attempt only, in the second only, in both"
+    assert sum(up.values()) == sum(diary.reports[0].bytes_up.values())
+    assert sum(down.values()) == sum(diary.reports[0].bytes_down.values())
 
 
 def test_attempts_come_to_an_end(

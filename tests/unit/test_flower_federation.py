@@ -18,6 +18,7 @@ from prowd.errors import ConfigError, RunError
 from prowd.flower import server_app
 from prowd.flower.records import Brief, Introduction
 from prowd.flower.status import read_status
+from prowd.rundir import read_sessions
 from prowd.scene import ClientSpec
 from prowd.session import Session
 from tests.runs import ROUND_KEYS, rounds, run_tiny
@@ -85,6 +86,24 @@ def test_what_is_reported_is_that_of_a_simulation(clock: Clock, tmp_path: Path) 
     for line in found:
         for way in ("up", "down"):
             assert sum(line["bytes"][way].values()) == sum(entry[way] for entry in line["devices"])
+
+
+def test_the_server_keeps_samples_of_weights_and_the_devices_none(clock: Clock, tmp_path: Path) -> None:
+    settings = {"method": "local", "snapshots": "auto"}  # a method whose devices write to their disks
+    serve(make_grid(clock, tmp_path), server(tmp_path / "run", settings))
+    found = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.safetensors"))
+    assert [path.name for path in found if "checkpoints" not in path.parts] == [
+        f"round-{round_:06d}.safetensors" for round_ in range(3)
+    ]
+    assert {path.parts[0] for path in found} == {"run"}
+    assert list(tmp_path.glob("?/*/*/*.bin")), "though they have a disk"
+
+
+def test_a_run_of_devices_says_where_it_comes_from(clock: Clock, tmp_path: Path) -> None:
+    result = serve(make_grid(clock, tmp_path), server(tmp_path / "run"))
+    longer = server(run={}, resume=str(result.path), settings="rounds=3")
+    serve(make_grid(clock, tmp_path), longer)
+    assert [session["round"] for session in read_sessions(result.path / "provenance.json")] == [0, 2]
 
 
 def test_widths_are_those_the_nodes_state(clock: Clock, tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ def test_what_follows_a_refusal_is_not_looked_at(replies: dict[int, bytes]) -> N
     ]
     assert found.lost == [Absence(2, "int8", "no reply")]
     assert found.bytes_up == {"float32": len(replies[1])}
+    assert found.up_by_client == {1: len(replies[1])}
+    assert found.down_by_client == {n: len(PARCELS[n].join()) for n in range(3)}
 
 
 def test_silence_has_a_reason(replies: dict[int, bytes]) -> None:

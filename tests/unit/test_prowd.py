@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from prowd.bits import FLOAT32
 from prowd.config import load_config
 from prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, dequantize
 from prowd.errors import ConfigError
-from prowd.methods import FedAvg, ProWD, ProWDDeq, ProWDSwa, ServerState
+from prowd.methods import FedAvg, LiftsInStages, ProWD, ProWDDeq, ProWDSwa, ServerState
 from prowd.methods.lifting import LAST, PHI, Lifter
 from prowd.methods.prowd import HIGH, LOW
 from prowd.models import Architecture, Conv, Flatten, Linear
@@ -220,6 +220,27 @@ def test_native_weights_of_every_width_are_recalled() -> None:
     assert [net.width for net in found] == [INT8, INT16]
     for net, update in zip(found, updates[1:], strict=True):
         assert all(torch.equal(net.weights[name].value(), update.weights[name].value()) for name in update.weights)
+
+
+@pytest.mark.parametrize("fit", ["inline", "concurrent"])
+def test_stages_end_in_what_was_averaged(fit: Literal["inline", "concurrent"]) -> None:
+    given, method = conv_scene(), ProWDDeq(dequantizer=SMALL, fit=fit)
+    state, updates = method.init(given), random_updates(given, 1)[:1]
+    after = method.aggregate(given, method.meanwhile(given, state), updates)
+    stages = method.stages(given, replace(after, round=1), updates[0])
+    assert [list(stage) for stage in stages] == [["b.weight"]] * 5, "Int2 to Float32 in four blocks"
+    assert torch.equal(stages[0]["b.weight"], updates[0].weights["b.weight"].value())
+    torch.testing.assert_close(stages[-1]["b.weight"], after.model["b.weight"], rtol=0, atol=0)
+    assert not torch.equal(stages[-1]["b.weight"], stages[0]["b.weight"])
+
+
+def test_who_lifts_in_stages() -> None:
+    given, updates = conv_scene(), random_updates(conv_scene(), 1)
+    assert isinstance(ProWD(), LiftsInStages)
+    assert not isinstance(FedAvg(), LiftsInStages)
+    swa, whole = ProWDSwa(), ProWD(dequantizer=SMALL)
+    assert swa.stages(given, swa.init(given), updates[0]) == [], "selection alone lifts nothing"
+    assert whole.stages(given, whole.init(given), updates[2]) == [], "a Float32 client is where it is to go"
 
 
 def phi_of(state: ServerState) -> dict[str, torch.Tensor]:

@@ -34,6 +34,7 @@ DATA = "data.npz"  # where arrays given through the Python API are kept, for all
 PARTS = {"accuracy", "average_accuracy", "bytes", "weights_sha256"}  # of a summary, that tables are made of
 DEFAULT_BASELINE = "fedavg"
 OWN = {"method": "--methods", "seed": "--seeds"}  # what a comparison decides itself
+LATER = ("snapshots", "snapshot_entries")  # settings that 0.1.0 did not have: without them, its comparisons are found
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +155,8 @@ def _place(name: str, values: Mapping[str, Any]) -> Path:
     """A directory for these settings: other settings have another one."""
     base = validate({key: value for key, value in values.items() if key not in ("method", "options")})
     filled_in = {*OWN, "version", "kernel", "options", "data_sha256", "method_sha256"}
-    decisive = {**base.model_dump(mode="json", exclude=filled_in), "options": values.get("options", {})}
+    unused = {name for name in LATER if getattr(base, name) == RunConfig.model_fields[name].default}
+    decisive = {**base.model_dump(mode="json", exclude=filled_in | unused), "options": values.get("options", {})}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
     return Path("runs") / f"compare-{name}-{digest[:8]}"
 

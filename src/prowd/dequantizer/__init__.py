@@ -2,7 +2,7 @@
 
 from prowd.dequantizer.fitting import Losses, fit, losses
 from prowd.dequantizer.modules import assemble, cut, eligible
-from prowd.dequantizer.network import Dequantizer, dequantize
+from prowd.dequantizer.network import Dequantizer, dequantize, dequantize_in_stages
 from prowd.dequantizer.settings import DequantizerSettings, Ladder
 from prowd.dequantizer.source import Net, Source
 
@@ -16,6 +16,7 @@ __all__ = [
     "assemble",
     "cut",
     "dequantize",
+    "dequantize_in_stages",
     "eligible",
     "fit",
     "losses",

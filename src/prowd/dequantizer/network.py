@@ -17,7 +17,7 @@ from prowd.models.architecture import Architecture
 from prowd.quantize import Weights
 from prowd.seeds import generator
 
-__all__ = ["Block", "Coupling", "DenseBlock", "Dequantizer", "dequantize"]
+__all__ = ["Block", "Coupling", "DenseBlock", "Dequantizer", "dequantize", "dequantize_in_stages"]
 
 SLOPE = 0.2
 FIRST_SCALE = 0.1
@@ -142,3 +142,18 @@ def dequantize(phi: Dequantizer, architecture: Architecture, weights: Weights) -
             value = assemble(phi(cut(value.to(device), size), entry), tensor.shape).cpu()
         values[name] = value
     return values
+
+
+@torch.no_grad()
+def dequantize_in_stages(phi: Dequantizer, architecture: Architecture, weights: Weights) -> list[dict[str, Tensor]]:
+    """The last tensor that ``dequantize`` would lift: as it arrived, and after each block that it passes."""
+    names, device = eligible(architecture, phi.settings.module), next(phi.parameters()).device
+    lifted = [name for name in names if name in weights and phi.ladder.entry(weights[name].width) < phi.ladder.blocks]
+    stages: list[dict[str, Tensor]] = []
+    for name in lifted[-1:]:
+        modules = cut(weights[name].value().to(device), phi.settings.module)
+        stages.append({name: assemble(modules, weights[name].shape).cpu()})
+        for block in phi.blocks[phi.ladder.entry(weights[name].width) :]:
+            modules = block(modules)
+            stages.append({name: assemble(modules, weights[name].shape).cpu()})
+    return stages

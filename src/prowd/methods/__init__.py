@@ -1,6 +1,6 @@
 """Federated methods, one file each, both halves in it."""
 
-from prowd.methods.base import Device, Method, Notes, ServerState, Slot, WorksMeanwhile
+from prowd.methods.base import Device, LiftsInStages, Method, Notes, ServerState, Slot, WorksMeanwhile
 from prowd.methods.fedavg import FedAvg
 from prowd.methods.fedcomgate import FedComGate
 from prowd.methods.fedpaq import FedCom, FedPaq
@@ -20,6 +20,7 @@ __all__ = [
     "FedGroupedAvgAsymmetric",
     "FedPaq",
     "FedProx",
+    "LiftsInStages",
     "Local",
     "Method",
     "Notes",

@@ -12,10 +12,11 @@ from prowd.bits import Bitwidth
 from prowd.memory import ClientMemory
 from prowd.quantize import Weights
 from prowd.scene import ClientSpec, Scene
+from prowd.snapshots import Snapshots
 from prowd.training import Examples
 from prowd.wire import Task, Update
 
-__all__ = ["Device", "Method", "Notes", "ServerState", "Slot", "WorksMeanwhile"]
+__all__ = ["Device", "LiftsInStages", "Method", "Notes", "ServerState", "Slot", "WorksMeanwhile"]
 
 Notes = Mapping[str, Any]
 """Figures that explain a round: plain JSON values, for rounds.jsonl."""
@@ -40,6 +41,8 @@ class Device:
     train: Examples
     test: Examples
     memory: ClientMemory
+    snapshots: Snapshots | None = None
+    """Where samples of its weights are kept for figures; nowhere on a real device."""
 
 
 @dataclass(frozen=True)
@@ -80,3 +83,11 @@ class WorksMeanwhile(Protocol):
 
     def meanwhile(self, scene: Scene, state: ServerState) -> ServerState:
         """Server: work that needs nothing but the last round's state; what it returns is what is aggregated into."""
+
+
+@runtime_checkable
+class LiftsInStages(Protocol):
+    """A method whose server takes low-bit weights to full precision step by step."""
+
+    def stages(self, scene: Scene, state: ServerState, update: Update) -> Sequence[Mapping[str, Tensor]]:
+        """Server: a client's weights as they came, and after each step, of the tensors that are lifted."""

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from prowd.bits import Bitwidth
-from prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, Losses, Net, dequantize, fit
+from prowd.dequantizer import (
+    Dequantizer,
+    DequantizerSettings,
+    Ladder,
+    Losses,
+    Net,
+    dequantize,
+    dequantize_in_stages,
+    fit,
+)
 from prowd.errors import ConfigError
 from prowd.methods.base import Notes, Slot
 from prowd.quantize import QTensor, Weights
@@ -50,6 +59,10 @@ class Lifter:
         """w_n ← φ(w_n) of all clients."""
         phi = self._phi(memory)
         return [dequantize(phi, self.scene.architecture, update.weights) for update in updates]
+
+    def stages(self, memory: Memory, update: Update) -> list[dict[str, Tensor]]:
+        """A client's weights as they came, and after each block of φ that they pass; nothing if they pass none."""
+        return dequantize_in_stages(self._phi(memory), self.scene.architecture, update.weights)
 
     def nets(self, updates: Sequence[Update]) -> list[Net]:
         """The networks of a round, as φ learns from them."""
