@@ -26,6 +26,7 @@ def run(
     data: str | Path | Mapping[str, Any] | None = None,
     model: str | nn.Sequential | None = None,
     progress: bool = False,
+    tensorboard: bool = False,
     **settings: Any,
 ) -> RunResult:
     """Run a federation, or continue one, and return its results.
@@ -40,6 +41,7 @@ def run(
         model: a model's name, or your own Sequential of Conv2d, Linear, ReLU, MaxPool2d and Flatten, of which only the
             shape is used.
         progress: show the progress bar of the command line.
+        tensorboard: write event files to the folder ``tensorboard`` of the run directory too (docs/watching.md).
         settings: any setting of the configuration, such as ``rounds=5`` or ``float32={"lr": 0.1}``.
 
     Scripts that use more than one worker need the usual ``if __name__ == "__main__":`` guard.
@@ -48,12 +50,14 @@ def run(
 
     from prowd.console import RunView
     from prowd.errors import ConfigError
-    from prowd.session import Session
+    from prowd.session import Session, Watcher
+    from prowd.tensorboard import TensorBoard, beside
 
     _refuse_in_a_worker("prowd.run")
     _check_workers(workers)
     if resume is not None and (source, out, model) != (None, None, None):
         raise ConfigError("resume: goes with neither source, out nor model, which the run directory already has")
+    board = TensorBoard() if tensorboard else None
     settings |= {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
     arrays = None if isinstance(data, str | Path) else data
     net = None if isinstance(model, str) else model
@@ -63,7 +67,8 @@ def run(
         session = Session.start(source or "quick", settings, out=Path(out) if out else None, data=arrays, model=net)
     view = RunView(Console()) if progress else None
     try:
-        return session.run(workers, view)
+        with beside(view or Watcher(), board) as watcher:
+            return session.run(workers, watcher)
     finally:
         if view is not None:
             view.close()
@@ -80,6 +85,7 @@ def compare(
     data: str | Path | Mapping[str, Any] | None = None,
     model: str | nn.Sequential | None = None,
     progress: bool = False,
+    tensorboard: bool = False,
     **settings: Any,
 ) -> Comparison:
     """Run methods over seeds, in parallel, and return their table; what is already made is not made again.
@@ -92,6 +98,7 @@ def compare(
         out: the directory of the comparison; by default one under ``runs/``, the same for the same settings.
         workers: processes at work at once; by default one a core. Results do not depend on it.
         baseline: the method with which the others are compared, seed by seed; by default FedAvg, or the first.
+        tensorboard: write event files to the folder ``tensorboard`` of the directory too, one folder for each run.
         data, model, progress, settings: as in ``prowd.run``; an option without a method's name, such as
             ``options={"sparsity": 0.3}``, is for every method that has it.
 
@@ -107,6 +114,7 @@ def compare(
     from prowd.console import ComparisonView
     from prowd.errors import ConfigError
     from prowd.settings import read_suggestion
+    from prowd.tensorboard import load_writer
 
     _check_workers(workers)
     if methods is not None and (isinstance(methods, str) or not all(isinstance(name, str) for name in methods)):
@@ -116,6 +124,8 @@ def compare(
     except TypeError:
         raise ConfigError(f"seeds: {seeds!r} is wrong; accepted: a list of whole numbers") from None
     settings |= {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
+    if tensorboard:
+        load_writer()
     suggested = read_suggestion(source or "quick")
     plan = make_plan(
         source or "quick",
@@ -129,10 +139,10 @@ def compare(
     )
     cores = workers or cores_for(plan)
     if not progress:
-        return make(plan, cores, Onlooker())
+        return make(plan, cores, Onlooker(), tensorboard=tensorboard)
     view = ComparisonView(Console(), plan, cores)
     try:
-        return make(plan, cores, view)
+        return make(plan, cores, view, tensorboard=tensorboard)
     finally:
         view.close()
 

@@ -20,6 +20,7 @@ from filelock import FileLock
 import prowd
 from prowd.config import load_config
 from prowd.methods import METHODS
+from prowd.rundir import read_sessions
 from prowd.settings import presets
 from tests.runs import (
     PROWD,
@@ -35,6 +36,7 @@ from tests.runs import (
     outcome,
     rounds,
     run_tiny,
+    samples,
     sets,
     start,
     summary,
@@ -151,8 +153,12 @@ def test_a_run_directory_is_complete(quick: tuple[Path, str]) -> None:
     for line in lines:
         for table, keys in ROUND_KEYS.items():
             assert set(line[table] if table else line) == keys
-        for values in (*line["accuracy"].values(), line["loss"], *line["bytes"].values()):
+        for values in (*line["accuracy"].values(), line["loss"], line["bytes"]["up"], line["bytes"]["down"]):
             assert list(values) == ["int8", "float32"]
+        by_client = line["bytes"]["clients"]
+        assert list(by_client) == ["0", "1", "2", "3"]
+        for way, counts in zip(("up", "down"), zip(*by_client.values(), strict=True), strict=True):
+            assert [sum(counts[:2]), sum(counts[2:])] == list(line["bytes"][way].values())
         assert all(0 <= share <= 1 for shares in line["accuracy"].values() for share in shares.values())
         assert line["clients"] == {"asked": 4, "lost": [], "refused": []}
         assert line["bytes"]["up"]["int8"] < line["bytes"]["down"]["int8"] < line["bytes"]["down"]["float32"]
@@ -166,6 +172,12 @@ def test_a_run_directory_is_complete(quick: tuple[Path, str]) -> None:
     assert re.fullmatch("[0-9a-f]{64}", found["weights_sha256"])
     names = {file.name for file in (path / "checkpoints").iterdir()}
     assert names == {f"round-00000{n}.{suffix}" for n in (2, 3) for suffix in ("json", "safetensors")}
+    servers = [f"round-00000{n}" for n in range(4)]
+    clients = [f"round-00000{n}-client-000{client}" for n in (1, 2, 3) for client in range(4)]
+    assert set(samples(path)) == {*servers, *clients}
+    (session,) = read_sessions(path / "provenance.json")
+    assert session["command"].startswith("prowd run ")
+    assert (session["version"], session["round"]) == (prowd.__version__, 0)
 
 
 def test_a_run_s_own_configuration_repeats_it(quick: tuple[Path, str]) -> None:

@@ -24,6 +24,7 @@ from prowd.cli.arguments import read_pairs
 from prowd.comparison import make_plan
 from prowd.config import load_config
 from prowd.methods import find_method
+from prowd.records import find_records, read_plan
 from prowd.settings import presets
 from tests.runs import (
     TIMEOUT,
@@ -138,7 +139,7 @@ def test_a_comparison_tells_what_it_does_and_what_came_of_it(made: tuple[Path, s
     assert text.rstrip().splitlines()[-1].startswith("tables: both (table.md, ")
     assert {file.name for file in path.iterdir()} == {
         *(f"{method}-seed{seed}" for method, seed in BOTH),
-        *("table.md", "table.csv", "table.tex", "runs.csv"),
+        *("table.md", "table.csv", "table.tex", "runs.csv", "comparison.json"),
     }
 
 
@@ -177,6 +178,16 @@ def test_the_tables_say_what_the_runs_came_to(made: tuple[Path, str]) -> None:
 @pytest.mark.parametrize(("method", "seed"), BOTH)
 def test_a_run_of_a_comparison_is_the_run_alone(method: str, seed: int, made: tuple[Path, str]) -> None:
     assert outcome(made[0] / f"{method}-seed{seed}") == expected(method=method, seed=seed)
+
+
+def test_the_runs_of_a_comparison_say_by_what_command_they_were_made(made: tuple[Path, str]) -> None:
+    records, problems = find_records(made[0])
+    assert problems == []
+    assert [(record.method, record.seed) for record in records] == BOTH
+    for record in records:
+        (session,) = record.sessions
+        assert session["command"].startswith("prowd compare ")
+        assert session["command"].endswith(" --methods fedavg,local --seeds 0-1 --out both --workers 3")
 
 
 def test_called_again_it_repeats_nothing(made: tuple[Path, str], copy: Path, here: CliRunner) -> None:
@@ -283,6 +294,12 @@ def test_a_run_that_fails_leaves_the_others_standing(own: Path, tmp_path: Path, 
     assert outcome(out / "fedavg-seed0") == expected(method="fedavg", seed=0)
     lines = (out / "mine-seed0" / "rounds.jsonl").read_text("utf-8")
     assert lines.count("\n") == 1
+    planned = read_plan(out)
+    assert planned is not None
+    assert planned.runs == {"mine-seed0": ("mine", 0), "fedavg-seed0": ("fedavg", 0)}
+    (reason,) = planned.failures.values()
+    assert list(planned.failures) == ["mine-seed0"]
+    assert reason.splitlines()[-1] == "ArithmeticError: this is not how it adds up"
     own.write_text(OWN.replace('"fail"', '"nothing"'), "utf-8")
     changed = compare(here, source, *arguments)
     assert changed.exit_code == 1
@@ -294,6 +311,9 @@ def test_a_run_that_fails_leaves_the_others_standing(own: Path, tmp_path: Path, 
     assert "2 runs, 1 already made" in mended.output
     assert [line["method"] for line in read_csv(out / "table.csv")] == ["mine", "fedavg"]
     assert (out / "mine-seed0" / "rounds.jsonl").read_text("utf-8").startswith(lines), "its seconds too: it went on"
+    planned = read_plan(out)
+    assert planned is not None
+    assert planned.failures == {}
     assert outcome(out / "mine-seed0") == expected(method="fedavg", seed=0)
 
 

@@ -42,7 +42,7 @@ class Stage:
         self.ends: list[Connection[Any, Any]] = []
 
     def start(
-        self, target: object, config: RunConfig, path: Path, workers: int, *, daemon: bool
+        self, target: object, config: RunConfig, path: Path, workers: int, events: Path | None, *, daemon: bool
     ) -> tuple[Process, Connection[Any, Any]]:
         assert not daemon, "a run has processes of its own, which a daemon may not"
         ours, theirs = Pipe()

@@ -13,8 +13,8 @@ import prowd
 ORDER = """
     _version errors bits seeds quantize files fields packing wire models lowbit float32 data scene training memory
     snapshots dequantizer selection methods client transport processes pool admission rounds inbox engine roster rundir
-    options settings config assembly provenance recorder summary session comparison records console flower cli
-    api
+    options settings config assembly provenance recorder summary session tensorboard comparison records console report
+    flower cli api
 """
 ROOMS = ORDER.split()
 OPEN = {"cli", "api", "__init__"}  # the two ends that users hold, and the package itself, may reach for anything

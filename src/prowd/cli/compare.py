@@ -13,6 +13,7 @@ from rich.console import Console
 
 from prowd.cli.arguments import complete_config, read_pairs, set_option
 from prowd.cli.main import INTERRUPTED, main
+from prowd.cli.report import check_extra, closing_page, open_option, report_option
 
 __all__ = ["compare"]
 
@@ -40,6 +41,14 @@ __all__ = ["compare"]
     "--baseline", metavar="NAME", help="The method that others are compared with. Default: fedavg, or the first."
 )
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes at work at once. Default: one a core.")
+@click.option(
+    "--tensorboard",
+    is_flag=True,
+    help="Write event files too, round by round: look on with `tensorboard --logdir DIR/tensorboard`. "
+    "Needs prowd[tensorboard].",
+)
+@report_option
+@open_option
 def compare(
     config: str,
     methods: str | None,
@@ -48,6 +57,9 @@ def compare(
     out: Path | None,
     baseline: str | None,
     workers: int | None,
+    tensorboard: bool,
+    reports: bool,
+    opens: bool,
 ) -> None:
     """Compare methods over seeds: make all runs, in parallel, and tabulate them.
 
@@ -71,13 +83,20 @@ def compare(
                                        baseline; bytes a round
       runs.csv                         a line for each run
       METHOD-seedN/                    the runs, as `prowd run` leaves them
+      report/index.html                the page that shows it all (docs/report.md), with prowd[report]
+      tensorboard/METHOD-seedN/        with --tensorboard: the same for TensorBoard (docs/watching.md)
     """
     from prowd.comparison import cores_for, make, make_plan
     from prowd.console import ComparisonView, comparison_tables, download_bar, say
     from prowd.settings import read_suggestion
+    from prowd.tensorboard import FOLDER, load_writer
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)
+    if tensorboard:
+        load_writer()
+    if opens:
+        check_extra()
     suggested = read_suggestion(config)
     names = _names(methods) if methods else suggested.methods
     numbers = _seeds(seeds) if seeds else suggested.seeds
@@ -86,7 +105,7 @@ def compare(
     cores = workers or cores_for(plan)
     view = ComparisonView(console, plan, cores)
     try:
-        found = make(plan, cores, view)
+        found = make(plan, cores, view, tensorboard=tensorboard)
     except KeyboardInterrupt:
         view.close()
         again = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
@@ -98,6 +117,9 @@ def compare(
         console.print(table)
     if found.rows:
         say(console, f"tables: {found.path} (table.md, table.csv, table.tex, runs.csv)")
+        closing_page(console, found.path, reports, opens)
+    if tensorboard:
+        say(console, shlex.join(["tensorboard", "--logdir", str(found.path / FOLDER)]))
     if found.failures:
         say(console, f"{len(found.failures)} of {len(plan.runs)} runs failed and are not in the tables:")
         for name, reason in found.failures.items():

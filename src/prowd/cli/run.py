@@ -13,6 +13,7 @@ from rich.console import Console
 
 from prowd.cli.arguments import complete_config, read_pairs, set_option
 from prowd.cli.main import INTERRUPTED, main
+from prowd.cli.report import check_extra, closing_page, open_option, report_option
 
 __all__ = ["run"]
 
@@ -35,9 +36,25 @@ __all__ = ["run"]
     metavar="N",
     help="Processes that train clients. Default: one a core. Results do not depend on it.",
 )
+@click.option(
+    "--tensorboard",
+    is_flag=True,
+    help="Write event files too, round by round: look on with `tensorboard --logdir DIR/tensorboard`. "
+    "Needs prowd[tensorboard].",
+)
+@report_option
+@open_option
 @click.pass_context
 def run(
-    ctx: click.Context, config: str, pairs: Sequence[str], out: Path | None, resume: Path | None, workers: int | None
+    ctx: click.Context,
+    config: str,
+    pairs: Sequence[str],
+    out: Path | None,
+    resume: Path | None,
+    workers: int | None,
+    tensorboard: bool,
+    reports: bool,
+    opens: bool,
 ) -> None:
     """Run a federation and write its results to a run directory.
 
@@ -48,13 +65,18 @@ def run(
       prowd run table1-50-50-cpu -s rounds=3
       prowd run my.toml -s float32.lr=0.1 -s data=my.npz --out runs/mine
       prowd run --resume runs/mine
+      prowd run quick --tensorboard --out runs/mine
 
     \b
     The run directory holds:
-      config.toml    every setting, with version and seed; `prowd run DIR/config.toml` repeats the run
-      rounds.jsonl   a line a round: accuracy per width, loss, bytes, clients lost and refused, what explains it
-      summary.json   the outcome, with a hash of the final weights
-      checkpoints/   what --resume continues from
+      config.toml      every setting, with version and seed; `prowd run DIR/config.toml` repeats the run
+      rounds.jsonl     a line a round: accuracy per width, loss, bytes, clients lost and refused, what explains it
+      summary.json     the outcome, with a hash of the final weights
+      provenance.json  which code made it, on what machine, by what command
+      report/          the page that shows it all (docs/report.md), with prowd[report]
+      snapshots/       samples of weights for its figures
+      checkpoints/     what --resume continues from
+      tensorboard/     with --tensorboard: all rounds, for TensorBoard (docs/watching.md)
 
     All settings with their defaults: config.toml of any run has them, docs/configuration.md explains them.
     """
@@ -63,10 +85,14 @@ def run(
         raise click.UsageError("--resume continues a run as it was begun: it goes with neither a preset nor --out")
     from prowd.console import RunView, download_bar, result_table, say
     from prowd.session import Session
+    from prowd.tensorboard import FOLDER, TensorBoard, beside
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)
     settings = read_pairs(pairs)
+    board = TensorBoard() if tensorboard else None
+    if opens:
+        check_extra()
     with download_bar(console) as progress:
         if resume is not None:
             session = Session.resume(resume, settings, progress=progress)
@@ -74,13 +100,17 @@ def run(
             session = Session.start(config, settings, out=out, progress=progress)
     view = RunView(console)
     try:
-        result = session.run(workers, view)
+        with beside(view, board) as watcher:
+            result = session.run(workers, watcher)
     except KeyboardInterrupt:
         view.close()
-        again = f"prowd run --resume {shlex.quote(str(session.rundir.path))}"
+        again = shlex.join(["prowd", "run", "--resume", str(session.rundir.path), *["--tensorboard"] * tensorboard])
         say(console, f"\nstopped; finished rounds are saved. Continue with: {again}")
         sys.exit(INTERRUPTED)
     finally:
         view.close()
     console.print(result_table(result))
     say(console, f"results: {result.path} (config.toml, rounds.jsonl, summary.json, checkpoints/)")
+    closing_page(console, result.path, reports, opens)
+    if tensorboard:
+        say(console, shlex.join(["tensorboard", "--logdir", str(result.path / FOLDER)]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from prowd.comparison.intervals import Estimate
@@ -12,9 +12,26 @@ from prowd.comparison.outcomes import Outcome, Row
 from prowd.config import RunConfig
 from prowd.files import atomic_write
 
-__all__ = ["caption", "interval", "kilobytes", "starred", "table_csv", "table_latex", "table_markdown", "write_tables"]
+__all__ = [
+    "Cells",
+    "caption",
+    "count_seeds",
+    "interval",
+    "interval_latex",
+    "kilobytes",
+    "numbers",
+    "starred",
+    "table_csv",
+    "table_latex",
+    "table_markdown",
+    "to_csv",
+    "to_latex",
+    "to_markdown",
+    "write_tables",
+]
 
 Cells = list[list[str]]
+LATEX = str.maketrans({sign: rf"\{sign}" for sign in "_%&#"} | {"±": r"$\pm$", "–": "--"})
 
 
 def write_tables(path: Path, config: RunConfig, rows: Sequence[Row], outcomes: Sequence[Outcome], base: str) -> None:
@@ -31,14 +48,18 @@ def write_tables(path: Path, config: RunConfig, rows: Sequence[Row], outcomes: S
 
 def caption(config: RunConfig, rows: Sequence[Row]) -> str:
     """What a table is about, in a sentence."""
-    seeds = sorted({row.seeds for row in rows})
-    many = "–".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
     return (
-        f"{config.name}: {Path(config.data).name}, clients {config.clients}, {config.rounds} rounds, {many} "
-        f"seed{'' if seeds == [1] else 's'}; accuracy in % after local training, mean ± 95 % confidence interval "
-        f"(Student's t), * where that of the difference excludes zero; traffic of all clients together, a round; "
-        f"prowd {config.version}"
+        f"{config.name}: {Path(config.data).name}, clients {config.clients}, {config.rounds} rounds, "
+        f"{count_seeds([row.seeds for row in rows])}; accuracy in % after local training, mean ± 95 % confidence "
+        f"interval (Student's t), * where that of the difference excludes zero; traffic of all clients together, a "
+        f"round; prowd {config.version}"
     )
+
+
+def count_seeds(counts: Sequence[int]) -> str:
+    """How many seeds the methods of a table have, from the fewest to the most."""
+    few, many = min(counts, default=0), max(counts, default=0)
+    return f"{few}–{many} seeds" if few != many else f"{few} seed{'s' * (few != 1)}"
 
 
 def interval(value: Estimate | None, *, signed: bool = False) -> str:
@@ -47,6 +68,12 @@ def interval(value: Estimate | None, *, signed: bool = False) -> str:
         return "–"
     mean = f"{value.mean:+.2f}" if signed else f"{value.mean:.2f}"
     return mean if value.half is None else f"{mean} ± {value.half:.2f}"
+
+
+def interval_latex(value: Estimate | None, *, signed: bool = False) -> str:
+    """The same in LaTeX, the interval small."""
+    mean, plus, half = interval(value, signed=signed).partition(" ± ")
+    return rf"{mean} \scriptsize($\pm$ {half})" if plus else mean
 
 
 def starred(text: str, difference: Estimate | None) -> str:
@@ -61,30 +88,12 @@ def kilobytes(count: float) -> str:
 
 def table_markdown(config: RunConfig, rows: Sequence[Row], base: str) -> str:
     """The table for a README."""
-    header, *body = _cells(rows, base, interval)
-    lines = [" | ".join(cells) for cells in (header, ["---", *["---:"] * (len(header) - 1)], *body)]
-    return "".join(f"| {line} |\n" for line in lines) + f"\n{caption(config, rows)}\n"
+    return to_markdown(_cells(rows, base, interval)) + f"\n{caption(config, rows)}\n"
 
 
 def table_latex(config: RunConfig, rows: Sequence[Row], base: str) -> str:
     """The table for a paper; needs booktabs."""
-
-    def cell(value: Estimate | None, *, signed: bool = False) -> str:
-        mean, plus, half = interval(value, signed=signed).replace("–", "--").partition(" ± ")
-        return rf"{mean} \scriptsize($\pm$ {half})" if plus else mean
-
-    header, *body = (" & ".join(_escape(text) for text in cells) for cells in _cells(rows, base, cell))
-    lines = [
-        rf"% {caption(config, rows)}",
-        rf"\begin{{tabular}}{{l{'r' * header.count('&')}}}",
-        r"\toprule",
-        rf"{header} \\",
-        r"\midrule",
-        *(rf"{line} \\" for line in body),
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
+    return f"% {caption(config, rows)}\n" + to_latex(_cells(rows, base, interval_latex))
 
 
 def table_csv(rows: Sequence[Row], base: str) -> str:
@@ -95,10 +104,9 @@ def table_csv(rows: Sequence[Row], base: str) -> str:
     lines: list[list[object]] = [[*header, "pairs", "bytes up a round", "bytes down a round"]]
     for row in rows:
         values = [*(row.widths.get(width) for width in widths), row.gap, row.average, row.received, row.difference]
-        numbers = [number for value in values for number in ((value.mean, value.half) if value else (None, None))]
         pairs = row.difference.count if row.difference else ""
-        lines.append([row.method, row.seeds, *map(_number, numbers), pairs, row.bytes_up, row.bytes_down])
-    return _csv(lines)
+        lines.append([row.method, row.seeds, *numbers(values), pairs, row.bytes_up, row.bytes_down])
+    return to_csv(lines)
 
 
 def runs_csv(outcomes: Sequence[Outcome]) -> str:
@@ -110,9 +118,36 @@ def runs_csv(outcomes: Sequence[Outcome]) -> str:
     lines: list[list[object]] = [["method", "seed", *when, *averages, *traffic, "weights_sha256"]]
     for one in outcomes:
         values = [found.get(width) for found in (one.trained, one.received) for width in widths]
-        numbers = [*values, one.average, one.average_received]
-        lines.append([one.method, one.seed, *map(_number, numbers), one.bytes_up, one.bytes_down, one.weights_sha256])
-    return _csv(lines)
+        figures = map(_number, [*values, one.average, one.average_received])
+        lines.append([one.method, one.seed, *figures, one.bytes_up, one.bytes_down, one.weights_sha256])
+    return to_csv(lines)
+
+
+def to_markdown(cells: Cells) -> str:
+    """Cells, the header's first, as Markdown: names to the left, figures to the right."""
+    header, *body = cells
+    lines = [" | ".join(line) for line in (header, ["---", *["---:"] * (len(header) - 1)], *body)]
+    return "".join(f"| {line} |\n" for line in lines)
+
+
+def to_latex(cells: Cells) -> str:
+    """Cells, which may be LaTeX but for signs such as _ and %, as a table with the rules of booktabs."""
+    header, *body = (" & ".join(text.translate(LATEX) for text in line) + r" \\" for line in cells)
+    columns = "l" + "r" * (len(cells[0]) - 1)
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", header, r"\midrule", *body, r"\bottomrule"]
+    return "\n".join([*lines, r"\end{tabular}"]) + "\n"
+
+
+def to_csv(lines: Sequence[Sequence[object]]) -> str:
+    """Lines for a spreadsheet."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
+
+
+def numbers(values: Iterable[Estimate | None]) -> list[object]:
+    """For a spreadsheet: of each its mean and half its interval, empty where there is none."""
+    return [_number(part) for value in values for part in ((value.mean, value.half) if value else (None, None))]
 
 
 def _cells(rows: Sequence[Row], base: str, show: Callable[..., str]) -> Cells:
@@ -141,14 +176,3 @@ def _widths(rows: Sequence[Row]) -> list[str]:
 
 def _number(value: float | None) -> object:
     return "" if value is None else round(value, 4)
-
-
-def _csv(lines: Sequence[Sequence[object]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
-
-
-def _escape(text: str) -> str:
-    """What a method's name may hold that LaTeX reads otherwise."""
-    return text.replace("_", r"\_")

@@ -21,8 +21,9 @@ from prowd.methods import ServerState
 from prowd.processes import GUARD, be_a_child, start_child
 from prowd.rounds import RoundReport
 from prowd.session import Session, Watcher
+from prowd.tensorboard import FOLDER, TensorBoard, beside
 
-__all__ = ["Onlooker", "execute"]
+__all__ = ["Onlooker", "events_of", "execute"]
 
 HERE, BEGAN, AT, SAID, DONE, FAILED = "here", "began", "at", "said", "done", "failed"
 FAILED_IMPORT = 1  # exit code of a process that could not import the script it is of
@@ -53,17 +54,22 @@ class _Active:
     heard: bool = False
 
 
-def execute(runs: Sequence[PlannedRun], cores: int, onlooker: Onlooker) -> dict[PlannedRun, str]:
+def execute(
+    runs: Sequence[PlannedRun], cores: int, onlooker: Onlooker, *, tensorboard: bool = False
+) -> dict[PlannedRun, str]:
     """Make the runs, on so many cores; returns those that failed, with the reason. The others go on all the same.
 
-    With more runs than cores each has one; with fewer, each spreads its clients over several.
+    With more runs than cores each has one; with fewer, each spreads its clients over several. For TensorBoard each
+    writes its event files as it goes on.
     """
     waiting, active = deque(runs), list[_Active]()
     failures: dict[PlannedRun, str] = {}
     try:
         while waiting or active:
             while waiting and (free := cores - sum(one.cores for one in active)) > 0:
-                active.append(_start(waiting.popleft(), max(1, free // (len(waiting) + 1))))
+                run = waiting.popleft()
+                share = max(1, free // (len(waiting) + 1))
+                active.append(_start(run, share, events_of(run) if tensorboard else None))
             for connection in wait([one.connection for one in active]):
                 (one,) = (one for one in active if one.connection is connection)
                 kind, content = _receive(one)
@@ -90,9 +96,14 @@ def _tell(onlooker: Onlooker, run: PlannedRun, kind: str, content: Any) -> None:
         onlooker.said(run, content)
 
 
-def _start(run: PlannedRun, cores: int) -> _Active:
+def events_of(run: PlannedRun) -> Path:
+    """Where a run's event files are: beside those of the others, for TensorBoard to show them all by their names."""
+    return run.path.parent / FOLDER / run.path.name
+
+
+def _start(run: PlannedRun, cores: int, events: Path | None) -> _Active:
     workers = min(cores, 10**6 if run.config.cohort == "all" else run.config.cohort)
-    process, connection = start_child(_work, run.config, run.path, workers, daemon=False)
+    process, connection = start_child(_work, run.config, run.path, workers, events, daemon=False)
     return _Active(run, process, connection, cores)
 
 
@@ -114,7 +125,7 @@ def _receive(one: _Active) -> tuple[str, Any]:
     return kind, content
 
 
-def _work(connection: Connection[Any, Any], config: RunConfig, path: Path, workers: int) -> None:
+def _work(connection: Connection[Any, Any], config: RunConfig, path: Path, workers: int, events: Path | None) -> None:
     """Body of a run's process."""
     be_a_child()
     connection.send((HERE, None))
@@ -125,7 +136,8 @@ def _work(connection: Connection[Any, Any], config: RunConfig, path: Path, worke
             session = Session.resume(path, {})
         else:
             session = Session.begin(config, as_used(config, load_data(config)), path)
-        session.run(min(workers, session.federation.cohort), reporter)
+        with beside(reporter, TensorBoard(events) if events else None) as watcher:
+            session.run(min(workers, session.federation.cohort), watcher)
     except ProwdError as error:
         connection.send((FAILED, str(error)))
     except Exception:  # noqa: BLE001 - whatever it is, it is for the parent to show

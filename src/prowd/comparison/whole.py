@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,15 @@ from pathlib import Path
 from prowd.comparison.formats import write_tables
 from prowd.comparison.outcomes import Outcome, Row, collect, has_accuracy, tabulate
 from prowd.comparison.plan import Plan
-from prowd.comparison.runner import Onlooker, execute
+from prowd.comparison.runner import Onlooker, events_of, execute
+from prowd.errors import RunError
+from prowd.files import atomic_write
 from prowd.processes import available_cores
+from prowd.tensorboard import write_events
 
 __all__ = ["Comparison", "cores_for", "make"]
+
+PLAN = "comparison.json"
 
 
 @dataclass(frozen=True)
@@ -31,14 +37,42 @@ def cores_for(plan: Plan) -> int:
     return available_cores() if plan.config.device == "cpu" else 1
 
 
-def make(plan: Plan, cores: int, onlooker: Onlooker) -> Comparison:
+def write_plan(plan: Plan, failures: Mapping[str, str]) -> None:
+    """Write comparison.json: what is to be made, for whoever watches, and what failed."""
+    runs = [{"folder": run.path.name, "method": run.method, "seed": run.seed} for run in plan.runs]
+    facts = {"name": plan.config.name, "baseline": plan.baseline, "runs": runs, "failures": dict(failures)}
+    try:
+        plan.path.mkdir(parents=True, exist_ok=True)
+        atomic_write(plan.path / PLAN, (json.dumps(facts, indent=2) + "\n").encode())
+    except OSError as error:
+        raise RunError(f"{plan.path} cannot be written: {error}") from error
+
+
+def _forget_plan(plan: Plan) -> None:
+    """Leave nothing behind of a comparison of which no run could even begin."""
+    if [file.name for file in plan.path.iterdir()] == [PLAN]:
+        (plan.path / PLAN).unlink()
+        plan.path.rmdir()
+
+
+def make(plan: Plan, cores: int, onlooker: Onlooker, *, tensorboard: bool = False) -> Comparison:
     """Make what is missing of a plan's runs, and write the tables of all that are finished."""
-    failed = execute([run for run in plan.runs if not run.is_finished], cores, onlooker)
+    write_plan(plan, {})
+    missing = [run for run in plan.runs if not run.is_finished]
+    for run in plan.runs if tensorboard else ():
+        if run not in missing:
+            write_events(run.config, run.path, events_of(run))
+    try:
+        failed = execute(missing, cores, onlooker, tensorboard=tensorboard)
+    except RunError:
+        _forget_plan(plan)
+        raise
     failures = {run.path.name: reason for run, reason in failed.items()}
     for run in plan.runs:
         summary = run.summary()
         if summary is not None and not has_accuracy(summary):
             failures[run.path.name] = f"{run.method} reports no accuracy_received and accuracy_trained in its metrics"
+    write_plan(plan, failures)
     outcomes = collect(plan)
     rows = tabulate(outcomes, plan.baseline)
     if rows:

@@ -1,0 +1,157 @@
+"""How figures look, and how they are saved: as files, and as a part of the page, light or dark as it is."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from prowd.files import atomic_write
+
+__all__ = [
+    "FORMATS",
+    "INK",
+    "LINES",
+    "PALETTE",
+    "Drawing",
+    "colour",
+    "dash",
+    "inline_svg",
+    "legend_below",
+    "panels",
+    "save",
+    "styled",
+]
+
+FORMATS = ("png", "svg", "pdf")
+SCALE = 108  # pixels of the page an inch of a figure: texts of 8 points are 12 pixels high
+INK, LINES = "#222222", "#cccccc"
+# Eight colours that differ in lightness too, each at least 3 : 1 against white; the page has their twins for the dark.
+PALETTE = ("#0072b2", "#d55e00", "#007d5c", "#9b4fa5", "#8a5a00", "#cc3377", "#666666", "#0c2f6b")
+DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
+SETTINGS: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.edgecolor": LINES,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": LINES,
+    "grid.linewidth": 0.5,
+    "text.color": INK,
+    "text.parse_math": False,  # a name with two dollar signs is no formula
+    "hatch.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.size": 2,
+    "ytick.major.size": 2,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    "savefig.dpi": 160,
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of the report: its file name, what it shows in a sentence, and how it is drawn."""
+
+    name: str
+    caption: str
+    figure: Figure
+    note: str = ""
+    """To what of the paper it corresponds."""
+
+    def __post_init__(self) -> None:
+        """Lay it out once, for all the formats in which it is saved."""
+        self.figure.draw_without_rendering()
+        self.figure.set_layout_engine("none")
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw in the report's own style, whatever the user's is."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(SETTINGS)
+        yield
+
+
+def colour(number: int) -> str:
+    """Colour of the n-th series."""
+    return PALETTE[number % len(PALETTE)]
+
+
+def dash(number: int) -> str | tuple[float, tuple[float, ...]]:
+    """Dashes of the n-th series, so that nobody has to tell colours apart."""
+    return DASHES[number % len(DASHES)]
+
+
+def panels(count: int, *, columns: int = 3, width: float = 2.7, height: float = 2.2) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, row by row."""
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(max(width * columns, 3.4), height * rows + 0.5), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
+    for unused in grid[count:]:
+        unused.set_axis_off()
+    return figure, grid[:count]
+
+
+def legend_below(figure: Figure, axes: Axes, columns: int = 4) -> None:
+    """One legend for all panels."""
+    handles, labels = axes.get_legend_handles_labels()
+    if len(labels) > 1:
+        widest = 0.5 + 0.075 * max(map(len, labels))  # inches: the key, and a letter of 9 points
+        fitting = max(1, int(figure.get_figwidth() / widest))
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, fitting, len(labels)))
+
+
+def save(drawing: Drawing, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write a figure's files. The same figure gives the same bytes: no dates, no random names."""
+    dates = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}
+    paths: list[Path] = []
+    with mpl.rc_context({"svg.hashsalt": drawing.name}):
+        for kind in formats:
+            data = io.BytesIO()
+            drawing.figure.savefig(data, format=kind, metadata=dates[kind])
+            paths.append(folder / f"{drawing.name}.{kind}")
+            atomic_write(paths[-1], data.getvalue())
+    return paths
+
+
+def inline_svg(drawing: Drawing, number: int, label: str) -> str:
+    """A figure for the page, named by the element ``label``: its colours are the page's, and so is its font."""
+    data = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": f"{drawing.name}-{number}"}):
+        drawing.figure.savefig(data, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    whole = data.getvalue()
+    text = re.sub(r"<(metadata|style)\b.*?</\1>", "", whole[whole.index("<svg") :], flags=re.DOTALL)
+    width, height = (f"{SCALE * inches:.0f}" for inches in drawing.figure.get_size_inches())
+    head = f'<svg role="img" aria-labelledby="{label}" width="{width}" height="{height}"'
+    text = re.sub(r'<svg (.*?)width="[\d.]+pt" height="[\d.]+pt"', rf"{head} \1", text, count=1)
+    return re.sub(r"<[^>]*>", lambda tag: _of_page(tag[0], number), text)
+
+
+def _of_page(tag: str, number: int) -> str:
+    """A tag with names that no other figure has, and with the page's variables for its colours."""
+    tag = re.sub(r"font-family: [^;\"]*; ?", "", tag)
+    own = "" if tag.startswith("<image") else rf'id="f{number}-\1"'  # two images that are alike have the same one
+    tag = re.sub(r'\bid="([^"]+)"', own, tag)
+    tag = re.sub(r'(href="|url\()#', rf"\g<1>#f{number}-", tag)
+    for old, new in {INK: "ink", LINES: "line", **{value: f"c{n}" for n, value in enumerate(PALETTE)}}.items():
+        tag = tag.replace(old, f"var(--{new})")
+    return tag

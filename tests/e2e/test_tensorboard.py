@@ -1,0 +1,245 @@
+"""--tensorboard: event files as TensorBoard itself reads them, beside what the runs wrote down."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
+    TENSORS,
+    EventAccumulator,
+)
+from tensorboard.plugins.custom_scalar.layout_pb2 import Layout  # type: ignore[import-untyped]
+
+from prowd.config import load_config
+from tests.runs import (
+    ask,
+    config_file,
+    environment,
+    expected,
+    finish,
+    outcome,
+    start,
+    summary,
+    wait_for_rounds,
+    wait_until,
+)
+
+METHOD = {"method": "prowd", "clients": "int4:1, int8:1, float32:2", "options": {"dequantizer": {"module": 4}}}
+PROGRAM = Path(sys.executable).with_name("tensorboard")
+
+
+def read(folder: Path) -> EventAccumulator:
+    """All that a folder of event files holds."""
+    found = EventAccumulator(str(folder), size_guidance={"scalars": 0, TENSORS: 0})
+    return found.Reload()
+
+
+def curves(folder: Path) -> dict[str, dict[int, float]]:
+    """All scalars, by tag and round."""
+    found = read(folder)
+    events = {tag: found.Scalars(tag) for tag in found.Tags()["scalars"]}
+    for tag, curve in events.items():
+        assert [one.step for one in curve] == sorted({one.step for one in curve}), tag
+    return {tag: {one.step: one.value for one in curve} for tag, curve in events.items()}
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "rounds.jsonl").read_text("utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run with event files, and what was printed."""
+    folder = tmp_path_factory.mktemp("made")
+    source = config_file(folder, **METHOD)
+    done = ask("run", source, "--tensorboard", "--out", "my run", "--workers", "1", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return folder / "my run", done.stdout
+
+
+def test_a_run_tells_how_to_look_at_it(made: tuple[Path, str]) -> None:
+    assert made[1].endswith("\ntensorboard --logdir 'my run/tensorboard'\n")
+    assert len(list((made[0] / "tensorboard").iterdir())) == 1
+
+
+def test_event_files_say_what_the_rounds_say(made: tuple[Path, str]) -> None:
+    path, _ = made
+    found, rounds, total = curves(path / "tensorboard"), lines(path), summary(path)
+    assert {"phi/recon", "zeros · int4/conv1.weight", "drift/fc1.weight", "masks · kept/fc1.weight"} <= set(found)
+
+    def agree(tag: str, values: list[Any]) -> None:
+        known = {number: value for number, value in enumerate(values, 1) if value is not None}
+        assert found.pop(tag, {}) == pytest.approx(known), tag
+
+    for width in ("int4", "int8", "float32"):
+        agree(f"accuracy after training/{width}", [line["accuracy"]["trained"][width] for line in rounds])
+        agree(f"accuracy as received/{width}", [line["accuracy"]["received"][width] for line in rounds])
+        agree(f"loss/{width}", [line["loss"][width] for line in rounds])
+        agree(f"bytes up/{width}", [line["bytes"]["up"][width] for line in rounds])
+        agree(f"bytes down/{width}", [line["bytes"]["down"][width] for line in rounds])
+    for when, section in (("trained", "accuracy after training"), ("received", "accuracy as received")):
+        average = found.pop(f"{section}/average")
+        assert list(average) == [1, 2, 3]
+        assert average[3] == pytest.approx(total["average_accuracy"][when])
+    for way in ("up", "down"):
+        so_far = accumulate(sum(line["bytes"][way].values()) / 1e6 for line in rounds)
+        agree(f"megabytes so far/{way}", list(so_far))
+    agree("clients/lost", [0, 0, 0])
+    agree("clients/refused", [0, 0, 0])
+    agree("round/seconds", [line["seconds"] for line in rounds])
+    for loss in ("recon", "distill"):
+        agree(f"phi/{loss}", [(line["notes"]["phi"][loss] or [None])[-1] for line in rounds])
+    for tensor in rounds[0]["notes"]["drift"]:
+        agree(f"drift/{tensor}", [line["notes"]["drift"][tensor] for line in rounds])
+        for width in ("int4", "int8"):
+            agree(f"zeros · {width}/{tensor}", [line["notes"]["zeros"][width][tensor] for line in rounds])
+        for figure in ("kept", "cosine_before", "cosine_after"):
+            figures = [line["notes"]["masks"].get(tensor, {}).get(figure) for line in rounds]
+            agree(f"masks · {figure}/{tensor}", figures)
+    assert found == {}
+
+
+def test_times_are_those_of_the_rounds(made: tuple[Path, str]) -> None:
+    path, _ = made
+    times = [one.wall_time for one in read(path / "tensorboard").Scalars("round/seconds")]
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    assert steps == pytest.approx([line["seconds"] for line in lines(path)[1:]], abs=1e-3)
+
+
+def test_the_configuration_and_the_layout_are_there(made: tuple[Path, str]) -> None:
+    path, _ = made
+    found = read(path / "tensorboard")
+    (text,) = found.Tensors("configuration/text_summary")
+    shown = text.tensor_proto.string_val[0].decode()
+    config = (path / "config.toml").read_text("utf-8")
+    assert [line.removeprefix("    ") for line in shown.splitlines()] == config.splitlines()
+    (layout,) = found.Tensors("custom_scalars__config__")
+    groups = Layout.FromString(layout.tensor_proto.string_val[0]).category
+    assert [group.title for group in groups] == ["accuracy", "loss", "traffic", "clients"]
+    for chart in (chart for group in groups for chart in group.chart):
+        (tag,) = chart.multiline.tag
+        shared = [one for one in found.Tags()["scalars"] if re.match(tag, one)]
+        assert len(shared) > 1, chart.title
+        assert {one.partition("/")[0] for one in shared} == {chart.title}
+
+
+def test_the_results_are_the_same_without(made: tuple[Path, str], tmp_path: Path) -> None:
+    source = config_file(tmp_path, **METHOD)
+    assert ask("run", source, "--out", "run", "--workers", "1", cwd=tmp_path).returncode == 0
+    assert outcome(made[0]) == outcome(tmp_path / "run")
+    assert not (tmp_path / "run" / "tensorboard").exists()
+
+
+@pytest.mark.parametrize("before", [["--tensorboard"], []], ids=["with", "without"])
+def test_a_resumed_run_looks_as_if_never_stopped(before: list[str], made: tuple[Path, str], tmp_path: Path) -> None:
+    source = config_file(tmp_path, **METHOD)
+    first = ask("run", source, "-s", "rounds=1", *before, "--out", "run", "--workers", "1", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    board = tmp_path / "run" / "tensorboard"
+    old = set(board.iterdir()) if before else set()
+    for again in (["-s", "rounds=3"], []):  # the second time there is nothing left to run
+        done = ask("run", "--resume", "run", *again, "--tensorboard", "--workers", "1", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        (new,) = board.iterdir()
+        assert new not in old
+        straight, resumed = curves(made[0] / "tensorboard"), curves(board)
+        assert list(resumed) == list(straight)
+        assert list(resumed.pop("round/seconds")) == [1, 2, 3]
+        straight.pop("round/seconds")
+        assert resumed == straight
+        times = [one.wall_time for one in read(board).Scalars("round/seconds")]
+        assert times == sorted(times)
+        old.add(new)
+    assert load_config(tmp_path / "run" / "config.toml").rounds == 3
+
+
+def test_a_stopped_run_has_its_rounds_and_tells_how_to_go_on(tmp_path: Path) -> None:
+    source, run = config_file(tmp_path, rounds=10_000), tmp_path / "run"
+    process = start("run", source, "--tensorboard", "--out", "run", "--workers", "1", cwd=tmp_path)
+    wait_for_rounds(run, 2, process)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = finish(process)
+    assert (process.returncode, err) == (130, "")
+    assert out.endswith("Continue with: prowd run --resume run --tensorboard\n")
+    written = list(curves(run / "tensorboard")["round/seconds"])
+    assert written in ([line["round"] for line in rounds] for rounds in (lines(run), lines(run)[:-1]))
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods, one of them made before anybody thought of TensorBoard."""
+    folder = tmp_path_factory.mktemp("compared")
+    source = config_file(folder)
+    arguments = ["compare", str(source), "--seeds", "0", "--workers", "1", "--out", "both"]
+    done = ask(*arguments, "--methods", "fedavg", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "both" / "tensorboard").exists()
+    done = ask(*arguments, "--methods", "fedavg,local", "--tensorboard", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("\ntensorboard --logdir both/tensorboard\n")
+    kept = sorted((folder / "both" / "tensorboard").rglob("events*"))
+    assert ask(*arguments, "--methods", "fedavg,local", "--tensorboard", cwd=folder).returncode == 0
+    assert sorted((folder / "both" / "tensorboard").rglob("events*")) == kept, "they need not be written again"
+    return folder / "both"
+
+
+def test_a_comparison_has_a_folder_for_each_run(compared: Path) -> None:
+    assert sorted(path.name for path in (compared / "tensorboard").iterdir()) == ["fedavg-seed0", "local-seed0"]
+    for method in ("fedavg", "local"):
+        run = compared / f"{method}-seed0"
+        assert not (run / "tensorboard").exists()
+        assert outcome(run) == expected(method=method, seed=0)
+        found = curves(compared / "tensorboard" / run.name)
+        assert found["loss/int8"] == pytest.approx({line["round"]: line["loss"]["int8"] for line in lines(run)})
+        average = summary(run)["average_accuracy"]["trained"]
+        assert found["accuracy after training/average"][3] == pytest.approx(average)
+
+
+@pytest.fixture
+def server(compared: Path) -> Iterator[str]:
+    """The address of a TensorBoard that shows the comparison."""
+    log = compared.parent / "server.log"
+    with log.open("w", encoding="utf-8") as file:
+        command = [str(PROGRAM), "--logdir", str(compared / "tensorboard"), "--host", "127.0.0.1", "--port", "0"]
+        process = subprocess.Popen(command, env=environment(), stdout=file, stderr=subprocess.STDOUT)
+        try:
+            wait_until(lambda: process.poll() is not None or " at http://" in log.read_text("utf-8"), "TensorBoard")
+            (address,) = re.findall(r" at (http://127\.0\.0\.1:\d+/)", log.read_text("utf-8"))
+            yield address
+        finally:
+            process.kill()
+            process.wait()
+
+
+def get(address: str, path: str, **query: str) -> Any:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"{address}data/{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:
+        return json.load(answer)
+
+
+def test_tensorboard_itself_shows_a_comparison(compared: Path, server: str) -> None:
+    runs = {"fedavg-seed0", "local-seed0"}
+    wait_until(lambda: set(get(server, "plugin/scalars/tags")) == runs, "both runs")
+    for run, tags in get(server, "plugin/scalars/tags").items():
+        assert set(tags) == set(curves(compared / "tensorboard" / run))
+    tag, name = "accuracy after training/float32", "fedavg-seed0"
+    shown = get(server, "plugin/scalars/scalars", run=name, tag=tag)
+    assert {step: value for _, step, value in shown} == curves(compared / "tensorboard" / name)[tag]
+    (text,) = get(server, "plugin/text/text", run=name, tag="configuration/text_summary")
+    assert "<pre><code>" in text["text"]
+    assert "steps = 2\n" in text["text"]
+    groups = get(server, "plugin/custom_scalars/layout")["category"]
+    assert [chart["title"] for chart in groups[0]["chart"]] == ["accuracy after training", "accuracy as received"]
