@@ -52,7 +52,7 @@ def accuracy_curves(group: Group, against: str) -> Drawing | None:
     over = "the rounds" if against == "rounds" else "the megabytes that all clients sent and received"
     if against == "megabytes" and any(_is_silent(group, records) for records in group.counted.values()):
         over += " (a level line: what a method that sends no weights came to)"
-    single = " (thin: as received)" if _is_single(group) else ""
+    single = ", and as received," if _is_single(group) else ""
     caption = f"Test accuracy per width after local training{single} against {over}{_band(group)}."
     return Drawing(f"accuracy-{against}", caption, figure)
 
@@ -152,7 +152,8 @@ def timeline(record: Record, name: str) -> Drawing | None:
     axes.set_ylabel("client")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     lost = sum(kind == "lost" for *_, kind in missing)
-    caption = f"{record.path.name}: {lost} times a client was lost, {len(missing) - lost} times an update was refused."
+    refused = len(missing) - lost
+    caption = f"{record.path.name}: clients lost ({lost}) and updates refused ({refused})."
     return Drawing(name, caption, figure)
 
 

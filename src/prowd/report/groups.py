@@ -126,7 +126,8 @@ def gather(folders: Iterable[Path]) -> tuple[list[Group], list[str]]:
         for place in dict.fromkeys([folder, *(record.path.parent for record in found)]):
             plan = read_plan(place)
             if plan is not None:
-                problems += [f"{place / name} failed: {reason}" for name, reason in plan.failures.items()]
+                reasons = {name: why.strip().rpartition("\n")[2] for name, why in plan.failures.items()}
+                problems += [f"{place / name} failed: {why}" for name, why in reasons.items()]
                 baselines |= {_key(record): plan.baseline for record in found if record.path.parent == place}
     together: dict[str, list[Record]] = {}
     for record in records.values():

@@ -22,7 +22,7 @@ from prowd.report.groups import Group
 from prowd.report.style import Drawing, colour, dash, legend_below, panels
 from prowd.snapshots import BLOCKS, MODEL, Snapshot, client_files, read_snapshot, server_files
 
-__all__ = ["Samples", "blocks", "cosine_distances", "distances", "histograms"]
+__all__ = ["Samples", "blocks", "cosine_distances", "distances", "histograms", "unreadable"]
 
 Array = NDArray[np.float64]
 BIN = 1 / 16  # a whole number of steps of every width from Int5 on, so that bins do not beat with fixed-point values
@@ -59,6 +59,19 @@ class Samples:
     def of_server(self, round_: int) -> Snapshot | None:
         """The server after a round."""
         return _read(self.server[round_]) if round_ in self.server else None
+
+
+def unreadable(group: Group) -> list[str]:
+    """What is to be said of samples that are there and cannot be read."""
+    found: list[str] = []
+    for records in group.counted.values():
+        samples = Samples(records[0])
+        paths = [*samples.server.values(), *(path for files in samples.clients.values() for path in files.values())]
+        damaged = [path.name for path in paths if _read(path) is None]
+        if damaged:
+            count = f"{len(damaged)} of {len(paths)} files of samples in {samples.folder}"
+            found.append(f"{count} cannot be read and are left out, {damaged[0]} among them.")
+    return found
 
 
 def histograms(group: Group) -> Drawing | None:
@@ -129,7 +142,7 @@ def distances(group: Group) -> Drawing | None:
     top = max(float(matrix[np.isfinite(matrix)].max(initial=0.0)) for _, _, matrix in found) or 1.0
     for axes, (method, _, matrix) in zip(grid, found, strict=True):
         image = axes.imshow(matrix, cmap="viridis", vmin=0, vmax=top, interpolation="nearest")
-        axes.set_title(fill(method, 26), fontsize=8)
+        axes.set_title(fill(method, 22), fontsize=8)
         axes.grid(visible=False)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(5, integer=True))

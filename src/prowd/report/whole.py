@@ -83,11 +83,13 @@ def _parts(group: Group) -> list[Part]:
     texts = [f"{count} of {asked} times a client that was asked for its work was lost or its update refused."]
     if not count:
         texts = [f"Every client that was asked ({asked} times in all) took part: none was lost, none was refused."]
+    if not asked:
+        texts = ["No client has been asked yet."]
     runs = zip(group.records, _names(group.records), strict=True)
     lines = _there([charts.timeline(record, name) for record, name in runs])[:MOST_TIMELINES]
     parts.append(Part("Timeline", texts, lines, [table] if count else []))
     shown = _there([weights.histograms(group), weights.blocks(group), weights.distances(group)])
-    return [*parts, Part("Weights", _missing(shown), shown)]
+    return [*parts, Part("Weights", [*weights.unreadable(group), *_missing(shown)], shown)]
 
 
 def _names(records: Sequence[Record]) -> list[str]:
@@ -110,8 +112,8 @@ def _missing(shown: Sequence[Drawing]) -> list[str]:
     """Which figures of the weights there are not, and why."""
     names = {drawing.name for drawing in shown}
     reasons = {
-        "fig2-weights": "No histograms of weights: these runs kept no samples (snapshots = none, or an older version "
-        "made them).",
+        "fig2-weights": "No histograms of weights: there are no samples that could be read (snapshots = none, or an "
+        "older version made the runs).",
         "fig6-dequantizer": "No histograms of dequantized weights: no run with a dequantizer kept samples of them.",
         "fig7-distances": "No distances between clients: their weights were not sampled. Real devices keep them.",
     }

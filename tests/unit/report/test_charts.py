@@ -266,7 +266,7 @@ def test_the_timeline_marks_who_was_missing_when(tmp_path: Path) -> None:
     assert axes.get_ylim() == (3.5, -0.5)
     assert drawing is not None
     assert drawing.name == "timeline-my run"
-    assert drawing.caption == "my run: 3 times a client was lost, 1 times an update was refused."
+    assert drawing.caption == "my run: clients lost (3) and updates refused (1)."
 
 
 def test_the_timeline_of_a_single_client(tmp_path: Path) -> None:

@@ -375,3 +375,13 @@ def test_a_run_of_real_devices_has_the_server_alone(tmp_path: Path) -> None:
     group = only_group(path)
     assert list(outlines(panels(weights.histograms(group))["fedavg, round 1"])) == ["server"]
     assert weights.distances(group) is None
+
+
+def test_samples_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", lines(0.5, 0.6))
+    keep_clients(path, 1, {0: ("int8", {"conv": spread(1)}), 1: ("int8", {"conv": spread(2)})})
+    assert weights.unreadable(only_group(path)) == []
+    (path / "snapshots" / "round-000001-client-0001.safetensors").write_bytes(b"?")
+    (said,) = weights.unreadable(only_group(path))
+    assert said.startswith("1 of 2 files of samples in ")
+    assert said.endswith("left out, round-000001-client-0001.safetensors among them.")
