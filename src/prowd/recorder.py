@@ -20,7 +20,7 @@ from prowd.rundir import RunDir
 from prowd.snapshots import Snapshots
 from prowd.wire import Update
 
-__all__ = ["Recorder", "Watcher"]
+__all__ = ["Recorder", "Watcher", "Watchers"]
 
 
 class Watcher(engine.Observer):
@@ -38,6 +38,32 @@ class Watcher(engine.Observer):
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
         """A round is over."""
+
+
+class Watchers(Watcher):
+    """Several watchers of the same run, told in this order."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self.watchers = watchers
+
+    def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
+        """Pass it on."""
+        for watcher in self.watchers:
+            watcher.began(config, federation, path, done)
+
+    def replied(self, round_: int, done: int, asked: int) -> None:
+        """Pass it on."""
+        for watcher in self.watchers:
+            watcher.replied(round_, done, asked)
+
+    def remarks(self, report: RoundReport) -> Mapping[str, Any]:
+        """The remarks of all."""
+        return {key: value for watcher in self.watchers for key, value in watcher.remarks(report).items()}
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        """Pass it on."""
+        for watcher in self.watchers:
+            watcher.finished(report, state)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from prowd.errors import ConfigError, RunError
 from prowd.options import check_depth
 from prowd.rundir import read_sessions
 
-__all__ = ["Absent", "Line", "PlanRecord", "Record", "find_records", "read_plan", "read_record"]
+__all__ = ["Absent", "Line", "PlanRecord", "Record", "find_records", "read_plan", "read_record", "run_folders"]
 
 
 def _measured(found: dict[str, float]) -> dict[str, float]:
@@ -193,7 +193,7 @@ def find_records(folder: Path) -> tuple[list[Record], list[str]]:
     """The run that a folder is, or all runs one or two levels down, and what is to be said of unreadable ones."""
     if not _is_there(folder.is_dir):
         raise RunError(f"{folder} is not a directory; accepted: that of a run or of a comparison")
-    paths = _runs_in(folder, 2)
+    paths = run_folders(folder)
     if not paths:
         accepted = "a directory made by prowd run or prowd compare"
         raise RunError(f"{folder} holds no run: no config.toml in it or in its folders; accepted: {accepted}")
@@ -209,12 +209,12 @@ def find_records(folder: Path) -> tuple[list[Record], list[str]]:
     return records, problems
 
 
-def _runs_in(folder: Path, levels: int) -> list[Path]:
-    """Run directories; what is inside of one is not looked at."""
+def run_folders(folder: Path, levels: int = 2) -> list[Path]:
+    """The folder itself if it is a run, or else the runs in it, so many levels down; within a run there are none."""
     if _is_there((folder / "config.toml").is_file):
         return [folder]
     inner = sorted(folder.glob("*")) if levels else []
-    return [path for place in inner for path in _runs_in(place, levels - 1)]
+    return [path for place in inner for path in run_folders(place, levels - 1)]
 
 
 def _is_there(check: Callable[[], bool]) -> bool:

@@ -16,11 +16,11 @@ from prowd.config import RunConfig
 from prowd.engine import Federation
 from prowd.errors import ProwdError, RunError
 from prowd.methods import ServerState
+from prowd.recorder import Watcher, Watchers
 from prowd.rounds import RoundReport
 from prowd.rundir import read_lines
-from prowd.session import Watcher
 
-__all__ = ["FOLDER", "Scalars", "TensorBoard", "Watchers", "beside", "load_writer", "write_events"]
+__all__ = ["FOLDER", "Scalars", "TensorBoard", "beside", "load_writer", "write_events"]
 
 FOLDER = "tensorboard"
 EVENTS = "events.out.tfevents.*"
@@ -138,32 +138,6 @@ class Scalars:
         if not measured or not total:
             return {}
         return {"average": sum(self.counts[width] * value for width, value in latest.items()) / total}
-
-
-class Watchers(Watcher):
-    """Several watchers of the same run, told in this order."""
-
-    def __init__(self, *watchers: Watcher) -> None:
-        self.watchers = watchers
-
-    def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
-        """Pass it on."""
-        for watcher in self.watchers:
-            watcher.began(config, federation, path, done)
-
-    def replied(self, round_: int, done: int, asked: int) -> None:
-        """Pass it on."""
-        for watcher in self.watchers:
-            watcher.replied(round_, done, asked)
-
-    def remarks(self, report: RoundReport) -> Mapping[str, Any]:
-        """The remarks of all."""
-        return {key: value for watcher in self.watchers for key, value in watcher.remarks(report).items()}
-
-    def finished(self, report: RoundReport, state: ServerState) -> None:
-        """Pass it on."""
-        for watcher in self.watchers:
-            watcher.finished(report, state)
 
 
 @contextmanager

@@ -18,9 +18,10 @@ from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignor
 from prowd.config import RunConfig
 from prowd.errors import ProwdError, RunError
 from prowd.methods import ServerState
+from prowd.recorder import Watchers
 from prowd.rounds import Absence, RoundReport
 from prowd.session import Watcher
-from prowd.tensorboard import CHARTS, SECTIONS, Scalars, TensorBoard, Watchers, beside, load_writer, write_events
+from prowd.tensorboard import CHARTS, SECTIONS, Scalars, TensorBoard, beside, load_writer, write_events
 from tests.runs import ask
 
 STATE = ServerState(1, {})

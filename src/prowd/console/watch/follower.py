@@ -15,7 +15,7 @@ from pathlib import Path
 
 from prowd.console.watch.sight import PATIENCE, Picture, Reading, Sight, State
 from prowd.errors import RunError
-from prowd.records import PlanRecord, find_records, read_plan, read_record
+from prowd.records import PlanRecord, find_records, read_plan, read_record, run_folders
 
 __all__ = ["Follower"]
 
@@ -39,7 +39,7 @@ class Follower:
     def look(self) -> Picture:
         """See what is there now; an error where no run is and none seems to be about to begin."""
         self.time = self.now()
-        places = _run_folders(self.folder)
+        places = run_folders(self.folder)
         if places == [self.folder]:
             reading = self._read(self.folder)
             if isinstance(reading, RunError):
@@ -99,9 +99,8 @@ class Follower:
             record = read_record(place)
         except RunError as error:
             return error
-        record = replace(
-            record, lines=[line.model_copy(update={"notes": {}}) for line in record.lines]
-        )  # the most of it
+        lines = [line.model_copy(update={"notes": {}}) for line in record.lines]  # notes are the most of it
+        record = replace(record, lines=lines)
         is_cut = _signature(place, *FILES) != signature or not _ends_whole(place / "rounds.jsonl")
         changed = max(found[0] for found in signature if found) / 1e9 if any(signature) else -math.inf
         return Reading(record, changed, is_cut)
@@ -111,24 +110,6 @@ class Follower:
         known = self.seen.get(place)
         if known is None or known[0] != signature:
             self.seen[place] = signature, self.time if known else -math.inf
-
-
-def _run_folders(folder: Path) -> list[Path]:
-    """The folder itself if it is a run, or else the runs in it, one or two levels down."""
-    if (folder / "config.toml").is_file():
-        return [folder]
-    found: list[Path] = []
-    for place in _folders(folder):
-        inner = [place] if (place / "config.toml").is_file() else _folders(place)
-        found += [one for one in inner if (one / "config.toml").is_file()]
-    return found
-
-
-def _folders(folder: Path) -> list[Path]:
-    try:
-        return sorted(Path(entry) for entry in os.scandir(folder) if entry.is_dir())
-    except OSError:  # not a folder, or gone in the meantime
-        return []
 
 
 def _is_about_to_begin(folder: Path) -> bool:
