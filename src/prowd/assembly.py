@@ -25,6 +25,7 @@ from prowd.methods import method_hash
 from prowd.models import Architecture, build, describe
 from prowd.options import make_method, override
 from prowd.scene import ClientSpec, LocalSettings, Scene
+from prowd.seeds import generator
 from prowd.snapshots import Snapshots
 
 __all__ = [
@@ -147,12 +148,27 @@ def prepare(
 
 
 def as_used(config: RunConfig, dataset: Dataset) -> Dataset:
-    """The images at the size the network takes, and as many of the test examples as are asked for."""
+    """The images at the size the network takes, and as many of the test examples as are asked for.
+
+    For validation, examples of the training set, the same ones for every seed, are in the place of the test set.
+    """
     sized = dataset if config.input_size == "native" else dataset.resized(config.input_size)
+    if config.validation:
+        sized = _with_validation(sized, config.validation)
     most = len(sized.y_test) if config.test_examples == "all" else config.test_examples
     if most > len(sized.y_test):
         raise ConfigError(f"test_examples: {most} of {config.data}; accepted: 1 to {len(sized.y_test)}, or all")
     return replace(sized, x_test=sized.x_test[:most], y_test=sized.y_test[:most])
+
+
+def _with_validation(dataset: Dataset, count: int) -> Dataset:
+    total = len(dataset.y_train)
+    if count >= total:
+        raise ConfigError(f"validation: {count} of {dataset.name}; accepted: 0 to {total - 1}, its training examples")
+    order = torch.randperm(total, generator=generator(0, "validation"))
+    aside, rest = order[:count].sort().values, order[count:].sort().values
+    x, y = dataset.x_train, dataset.y_train
+    return replace(dataset, x_train=x[rest], y_train=y[rest], x_test=x[aside], y_test=y[aside])
 
 
 def make_clients(config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None) -> Clients:

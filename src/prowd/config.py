@@ -78,6 +78,9 @@ class RunConfig(BaseModel):
     per_client: All | Count = Field("all", description="examples each client holds")
     buffer: int = Field(50, ge=0, strict=True, description="training examples set aside for the server")
     test_examples: All | Count = Field("all", description="test examples used")
+    validation: int = Field(
+        0, ge=0, lt=2**63, strict=True, description="training examples set aside and measured in place of the test set"
+    )
     # the network
     model: str = Field("digits", description="digits, vgg7, or custom (given by layers)")
     width: float = Field(1.0, gt=0, le=16, description="multiplies every inner size of the model")

@@ -34,7 +34,11 @@ DATA = "data.npz"  # where arrays given through the Python API are kept, for all
 PARTS = {"accuracy", "average_accuracy", "bytes", "weights_sha256"}  # of a summary, that tables are made of
 DEFAULT_BASELINE = "fedavg"
 OWN = {"method": "--methods", "seed": "--seeds"}  # what a comparison decides itself
-LATER = ("snapshots", "snapshot_entries")  # settings that 0.1.0 did not have: without them, its comparisons are found
+LATER = (
+    "snapshots",
+    "snapshot_entries",
+    "validation",
+)  # settings that 0.1.0 did not have: without them, its comparisons are found
 
 
 @dataclass(frozen=True, eq=False)

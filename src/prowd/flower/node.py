@@ -98,7 +98,8 @@ class Node:
             )
         if verify and self.shared and raw.digest() != config.data_sha256:
             raise DataError(f"data: {self.data} has content hash {raw.digest()}; accepted: {config.data_sha256}")
-        return as_used(config if self.shared else config.model_copy(update={"test_examples": "all"}), raw)
+        own = {"test_examples": "all", "validation": 0}
+        return as_used(config if self.shared else config.model_copy(update=own), raw)
 
     def _device(self, config: RunConfig, dataset: Dataset, run: str) -> Device:
         x, y = dataset.x_train, dataset.y_train
