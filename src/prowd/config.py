@@ -24,10 +24,12 @@ from prowd.scene import Operation, Rescale, Uplink
 from prowd.settings import read_settings
 from prowd.snapshots import Rounds
 
-__all__ = ["RunConfig", "load_config", "validate", "with_full_paths"]
+__all__ = ["NO_MATTER", "RunConfig", "load_config", "validate", "with_full_paths"]
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_ .+-]{0,99}$"  # it becomes part of a folder's name
 MOST_ROUNDS = 10**6
+
+NO_MATTER = frozenset({"version", "kernel", "snapshots", "snapshot_entries"})  # what leaves the results as they are
 
 All = Literal["all"]
 Count = Annotated[int, Field(ge=1, lt=2**63, strict=True)]

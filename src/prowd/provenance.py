@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -19,13 +20,13 @@ import torch
 
 from prowd._version import __version__
 
-__all__ = ["command_line", "provenance"]
+__all__ = ["command_line", "provenance", "without_home"]
 
 HERE = Path(__file__).parent
 
 
 def provenance() -> dict[str, Any]:
-    """Facts about this process, as plain JSON values; nothing that names the machine or its user."""
+    """Facts about this process, as plain JSON values; the home directory of whoever started it is ~."""
     return {
         "version": __version__,
         "commit": _commit(),
@@ -44,8 +45,15 @@ def provenance() -> dict[str, Any]:
 def command_line(arguments: list[str]) -> str:
     """The command line as it would be typed, but for the secret that Flower starts its apps with."""
     name = Path(arguments[0]).name if arguments else ""
-    shown = ["HIDDEN" if before == "--token" else text for before, text in pairwise(arguments)]
+    hidden = [re.sub(r"^--token=.*", "--token=HIDDEN", text, flags=re.DOTALL) for text in arguments]
+    shown = [without_home("HIDDEN" if before == "--token" else text) for before, text in pairwise(hidden)]
     return shlex.join([*(["python"] if name.endswith(".py") or name == "-c" else []), name, *shown])
+
+
+def without_home(text: str) -> str:
+    """A text without the name of the user's home directory."""
+    home = str(Path.home())
+    return re.sub(rf"{re.escape(home)}(?=/|\\|$|\W)", "~", text) if len(home) > 1 else text
 
 
 @cache
@@ -66,7 +74,7 @@ def _git(*arguments: str) -> str | None:
     """What git says of this folder; None where it says nothing."""
     try:
         answer = subprocess.run(  # noqa: S603 - fixed arguments
-            ["git", *arguments],  # noqa: S607 - whichever git the user has
+            ["git", "--no-optional-locks", *arguments],  # noqa: S607 - whichever git the user has
             cwd=HERE,
             capture_output=True,
             text=True,

@@ -77,8 +77,10 @@ class Recorder(engine.Observer):
 
     def began(self, config: RunConfig, state: ServerState, provenance: Mapping[str, Any]) -> None:
         """Write down by what the run is made from here on, and how its weights begin."""
+        named = {"method": self.federation.method.name, "round": state.round}
         try:
-            self.rundir.add_session({**provenance, "round": state.round})
+            if state.round < self.federation.rounds:
+                self.rundir.add_session({**provenance, **named})
         except OSError as error:
             raise RunError(f"{self.rundir.path} cannot be written: {error}") from error
         if state.round == 0:
@@ -96,8 +98,8 @@ class Recorder(engine.Observer):
         scene, method = self.federation.scene, self.federation.method
         low = [update for update in updates if is_low(scene, update.width)][:1]
         stages: Sequence[Mapping[str, Tensor]] = ()
-        if low and isinstance(method, LiftsInStages) and callable(method.stages):  # it may be the name of an option
-            stages = method.stages(scene, state, low[0])
+        if low and isinstance(method, LiftsInStages):
+            stages = method.lift_in_stages(scene, state, low[0])
         self.snapshots.keep_server(state.round, state.model, stages, low[0].client if stages else -1)
 
     def finished(self, report: RoundReport, state: ServerState) -> None:

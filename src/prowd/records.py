@@ -21,6 +21,7 @@ from prowd.bits import Bitwidth, parse_mix
 from prowd.errors import ConfigError, RunError
 from prowd.options import check_depth
 from prowd.rundir import read_sessions
+from prowd.summary import weighted_mean
 
 __all__ = ["Absent", "Line", "PlanRecord", "Record", "find_records", "read_plan", "read_record", "run_folders"]
 
@@ -86,7 +87,6 @@ class Line(_Part):
     traffic: Traffic = Field(alias="bytes")
     clients: Crowd = Crowd()
     loss: dict[str, float] = {}
-    notes: dict[str, Any] = {}
     seconds: float = 0.0
 
 
@@ -109,8 +109,8 @@ class Record:
 
     @property
     def method(self) -> str:
-        """The name of the method; of one in a file of its own, the name of its class."""
-        named = (self.summary or {}).get("method")
+        """The name of the method; of one in a file of its own, as an older version left it, the name of its class."""
+        named = (self.summary or {}).get("method") or next((s["method"] for s in self.sessions if "method" in s), None)
         return str(named or str(self.config.get("method", "fedavg")).rpartition(":")[2])
 
     @property
@@ -160,9 +160,7 @@ class Record:
 
     def average(self, accuracies: Mapping[str, float]) -> float | None:
         """Mean over all clients whose width was measured."""
-        counts = {width: self.mix.get(width, 1) for width in accuracies}
-        total = sum(counts.values())
-        return sum(counts[width] * value for width, value in accuracies.items()) / total if total else None
+        return weighted_mean({width: self.mix.get(width, 1) for width in accuracies}, accuracies)
 
     def moved(self, way: str) -> int:
         """Bytes of all clients so far, "up" or "down"."""

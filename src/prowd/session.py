@@ -177,7 +177,8 @@ class Session:
     def snapshots(self) -> Snapshots:
         """Where samples of weights are kept for figures."""
         config = self.config
-        return Snapshots(self.rundir.path / "snapshots", config.snapshots, config.rounds, config.snapshot_entries)
+        entries, cohort = config.snapshot_entries, self.federation.cohort
+        return Snapshots(self.rundir.path / "snapshots", config.snapshots, config.rounds, entries, cohort)
 
     def _transport(self, workers: int) -> Transport:
         if workers == 1:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prowd.config import RunConfig
 from prowd.methods import find_method
 from prowd.scene import Scene
 
-__all__ = ["mean_over_clients", "summarise"]
+__all__ = ["mean_over_clients", "summarise", "weighted_mean"]
 
 
 def summarise(config: RunConfig, scene: Scene, lines: Sequence[dict[str, Any]], weights_sha256: str) -> dict[str, Any]:
@@ -46,9 +47,13 @@ def _latest(scene: Scene, lines: Sequence[dict[str, Any]], when: str) -> dict[st
 
 def mean_over_clients(scene: Scene, accuracy: dict[str, float]) -> float | None:
     """Mean accuracy of all clients whose width was measured, each counted once."""
-    counts = [(sum(str(client.width) == width for client in scene.clients), value) for width, value in accuracy.items()]
-    total = sum(count for count, _ in counts)
-    return sum(count * value for count, value in counts) / total if total else None
+    return weighted_mean(Counter(str(client.width) for client in scene.clients), accuracy)
+
+
+def weighted_mean(counts: Mapping[str, int], accuracy: Mapping[str, float]) -> float | None:
+    """Mean of the widths' accuracies, each counted by its clients."""
+    total = sum(counts[width] for width in accuracy)
+    return sum(counts[width] * value for width, value in accuracy.items()) / total if total else None
 
 
 def _totals(rounds: Any) -> dict[str, int]:

@@ -19,6 +19,7 @@ from prowd.methods import ServerState
 from prowd.recorder import Watcher, Watchers
 from prowd.rounds import RoundReport
 from prowd.rundir import read_lines
+from prowd.summary import weighted_mean
 
 __all__ = ["FOLDER", "Scalars", "TensorBoard", "beside", "load_writer", "write_events"]
 
@@ -134,10 +135,8 @@ class Scalars:
         """Of all clients, by the last accuracy of their width, as in summary.json; none where nothing was measured."""
         latest = self.latest[when]
         latest.update(measured)
-        total = sum(self.counts[width] for width in latest)
-        if not measured or not total:
-            return {}
-        return {"average": sum(self.counts[width] * value for width, value in latest.items()) / total}
+        average = weighted_mean(self.counts, latest) if measured else None
+        return {} if average is None else {"average": average}
 
 
 @contextmanager

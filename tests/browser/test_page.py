@@ -370,7 +370,7 @@ def test_an_unfinished_run_says_so(browser: Browser, hostile: Report) -> None:
     browser.show(hostile.page)
     (warning,) = browser.all(".warning")
     assert "2 of 5 rounds are made" in warning.text
-    assert browser.all(".verdict")[0].text.endswith("so far.")
+    assert browser.all(".verdict")[0].text.endswith("(so far: round 2).")
     assert len(browser.figures()) == 6
     assert all(panel for figure in browser.figures() for panel in figure["panels"])
 

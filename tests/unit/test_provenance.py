@@ -280,7 +280,7 @@ def test_a_run_says_where_it_comes_from_before_its_first_round(tmp_path: Path, m
     path = run_tiny(tmp_path / "run", rounds=1).path
     (found,) = sessions(path)
     assert seen == [found]
-    assert found == {**provenance(), "started": found["started"], "round": 0}
+    assert found == {**provenance(), "started": found["started"], "method": "fedavg", "round": 0}
     assert found["command"] == "prowd run -s 'clients=int8:1, float32:1'"
     assert json.loads((path / "provenance.json").read_text("utf-8")) == {"sessions": [found]}
 
@@ -294,8 +294,8 @@ def test_every_resume_is_a_session_of_its_own(tmp_path: Path, monkeypatch: pytes
     prowd.run(resume=path, workers=1)
     found = sessions(path)
     assert found[:1] == first
-    assert [session["round"] for session in found] == [0, 1, 3]
-    assert [session["version"] for session in found] == [__version__, "9.9", "9.9"]
+    assert [session["round"] for session in found] == [0, 1], "one that makes no round is none"
+    assert [session["version"] for session in found] == [__version__, "9.9"]
     assert found[1]["command"] == "prowd run --resume here"
 
 

@@ -227,7 +227,7 @@ def test_stages_end_in_what_was_averaged(fit: Literal["inline", "concurrent"]) -
     given, method = conv_scene(), ProWDDeq(dequantizer=SMALL, fit=fit)
     state, updates = method.init(given), random_updates(given, 1)[:1]
     after = method.aggregate(given, method.meanwhile(given, state), updates)
-    stages = method.stages(given, replace(after, round=1), updates[0])
+    stages = method.lift_in_stages(given, replace(after, round=1), updates[0])
     assert [list(stage) for stage in stages] == [["b.weight"]] * 5, "Int2 to Float32 in four blocks"
     assert torch.equal(stages[0]["b.weight"], updates[0].weights["b.weight"].value())
     torch.testing.assert_close(stages[-1]["b.weight"], after.model["b.weight"], rtol=0, atol=0)
@@ -239,8 +239,8 @@ def test_who_lifts_in_stages() -> None:
     assert isinstance(ProWD(), LiftsInStages)
     assert not isinstance(FedAvg(), LiftsInStages)
     swa, whole = ProWDSwa(), ProWD(dequantizer=SMALL)
-    assert swa.stages(given, swa.init(given), updates[0]) == [], "selection alone lifts nothing"
-    assert whole.stages(given, whole.init(given), updates[2]) == [], "a Float32 client is where it is to go"
+    assert swa.lift_in_stages(given, swa.init(given), updates[0]) == [], "selection alone lifts nothing"
+    assert whole.lift_in_stages(given, whole.init(given), updates[2]) == [], "a Float32 client is where it is to go"
 
 
 def phi_of(state: ServerState) -> dict[str, torch.Tensor]:

@@ -62,7 +62,7 @@ class Ladder(FedAvg):
     steps: int = 2
     lifted: list[int] = field(default_factory=list)
 
-    def stages(self, scene: Scene, state: ServerState, update: Update) -> Sequence[Mapping[str, Tensor]]:
+    def lift_in_stages(self, scene: Scene, state: ServerState, update: Update) -> Sequence[Mapping[str, Tensor]]:
         self.lifted.append(update.client)
         return [{"fc.weight": torch.full((3,), float(2**step))} for step in range(self.steps)]
 
@@ -98,7 +98,7 @@ def test_the_beginning_is_written_down_before_the_watcher_is_told(rundir: RunDir
     diary = Diary(rundir.path)
     recorder(rundir, watcher=diary).began(RunConfig(name="mine"), state(0), {"version": "1"})
     assert diary.entries == [("began", "mine", 9, 0, ["provenance.json", "snapshots/round-000000.safetensors"])]
-    assert read_sessions(rundir.path / "provenance.json") == [{"version": "1", "round": 0}]
+    assert read_sessions(rundir.path / "provenance.json") == [{"version": "1", "method": "fedavg", "round": 0}]
     assert read_snapshot(server_files(rundir.path / "snapshots")[0]).values[f"{MODEL}fc.weight"].tolist() == [0] * 4
 
 
@@ -107,7 +107,9 @@ def test_a_resume_is_written_down_and_takes_no_sample(rundir: RunDir) -> None:
     given = recorder(rundir, watcher=diary)
     for round_ in (0, 5, 9):
         given.began(RunConfig(), state(round_), {"round": "is not the caller's to say"})
-    assert [session["round"] for session in read_sessions(rundir.path / "provenance.json")] == [0, 5, 9]
+    assert [session["round"] for session in read_sessions(rundir.path / "provenance.json")] == [0, 5], (
+        "at 9 all is made"
+    )
     assert list(server_files(rundir.path / "snapshots")) == [0], "that of round 5 was taken when it was made"
     assert [entry[3] for entry in diary.entries] == [0, 5, 9]
 

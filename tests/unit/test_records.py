@@ -95,7 +95,6 @@ def test_a_finished_run_is_read_whole(tmp_path: Path) -> None:
     assert found.lines[1].accuracy.received == {"int8": 0.25, "float32": 0.5}
     assert found.lines[1].loss == {"int8": 1.5, "float32": 0.5}
     assert found.lines[1].traffic.clients == {0: (100, 100), 1: (100, 100), 2: (10, 40)}
-    assert found.lines[1].notes == {"zeros": {"conv.weight": 0.5}}
     assert found.lines[1].seconds == 2.5
 
 
@@ -154,7 +153,7 @@ def test_an_older_version_wrote_less(tmp_path: Path) -> None:
     assert found.is_finished
     assert list(found.remarks) == []
     assert list(found.sessions) == []
-    assert all(one.traffic.clients == {} and one.notes == {} for one in found.lines)
+    assert all(one.traffic.clients == {} for one in found.lines)
     assert found.moved("up") == 630
 
 
@@ -480,7 +479,6 @@ def test_a_run_of_this_version_is_read(tmp_path: Path) -> None:
         assert set(read.traffic.clients) == set(found.widths)
         assert read.traffic.up == kept["bytes"]["up"]
         assert read.accuracy.trained == kept["accuracy"]["trained"]
-        assert read.notes == kept["notes"]
     assert found.latest("trained") == pytest.approx(said["accuracy"]["trained"])
     assert found.average(found.latest("trained")) == pytest.approx(said["average_accuracy"]["trained"])
     assert [session["round"] for session in found.sessions] == [0]

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from prowd.cli.arguments import complete_config, read_pairs, set_option
 from prowd.cli.main import INTERRUPTED, main
-from prowd.cli.report import check_extra, closing_page, open_option, report_option
+from prowd.cli.report import check_report, closing_page, open_option, report_option
 
 __all__ = ["compare"]
 
@@ -95,8 +95,7 @@ def compare(
     console = Console(highlight=False)
     if tensorboard:
         load_writer()
-    if opens:
-        check_extra()
+    check_report(reports, opens)
     suggested = read_suggestion(config)
     names = _names(methods) if methods else suggested.methods
     numbers = _seeds(seeds) if seeds else suggested.seeds

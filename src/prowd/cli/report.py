@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
+import webbrowser
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +15,9 @@ from rich.console import Console
 from prowd.cli.main import main
 from prowd.errors import ProwdError
 
-__all__ = ["check_extra", "closing_page", "open_option", "report", "report_option"]
+__all__ = ["check_report", "closing_page", "open_option", "report", "report_option"]
 
+log = logging.getLogger(__name__)
 EXTRA = "pip install 'prowd[report]'"
 
 open_option = click.option("--open", "opens", is_flag=True, help="Show the report in a browser at the end.")
@@ -76,6 +79,14 @@ def report(folders: Sequence[Path], out: Path | None, page_only: bool, opens: bo
     _tell(console, made.page, opens)
 
 
+def check_report(reports: bool, opens: bool) -> None:
+    """See, before a run, that a page which is to be shown will be drawn and can be."""
+    if opens and not reports:
+        raise click.UsageError("--open shows the report: it does not go with --no-report or PROWD_REPORT=0")
+    if opens:
+        check_extra()
+
+
 def check_extra() -> None:
     """See that what the report is drawn with is installed."""
     missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
@@ -87,7 +98,7 @@ def closing_page(console: Console, folder: Path, wanted: bool, opens: bool) -> N
     """Write the page of a run or a comparison that has just ended, where the extra is installed."""
     from prowd.console import say
 
-    if not wanted and not opens:
+    if not wanted:
         return
     try:
         check_extra()
@@ -97,14 +108,18 @@ def closing_page(console: Console, folder: Path, wanted: bool, opens: bool) -> N
     from prowd.report import make_report
 
     try:
-        _tell(console, make_report([folder], folder / "report", files=False).page, opens)
-    except ProwdError as error:  # what the run came to is safe
-        say(console, f"no report: {error}", style="yellow")
+        with console.status("drawing"):
+            page = make_report([folder], folder / "report", files=False).page
+    except Exception as error:  # what the run came to is safe, whatever befalls its picture
+        log.debug("no report", exc_info=True)
+        say(console, f"no report: {error!r}; try: prowd report {shlex.quote(str(folder))}", style="yellow")
+    else:
+        _tell(console, page, opens)
 
 
 def _tell(console: Console, page: Path, opens: bool) -> None:
     from prowd.console import say
 
     say(console, f"report: {page}")
-    if opens and click.launch(page.resolve().as_uri()) != 0:
+    if opens and not webbrowser.open(page.resolve().as_uri()):
         say(console, "no browser could be started; open the page yourself", style="yellow")

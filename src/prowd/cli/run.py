@@ -13,7 +13,7 @@ from rich.console import Console
 
 from prowd.cli.arguments import complete_config, read_pairs, set_option
 from prowd.cli.main import INTERRUPTED, main
-from prowd.cli.report import check_extra, closing_page, open_option, report_option
+from prowd.cli.report import check_report, closing_page, open_option, report_option
 
 __all__ = ["run"]
 
@@ -91,8 +91,7 @@ def run(
     console = Console(highlight=False)
     settings = read_pairs(pairs)
     board = TensorBoard() if tensorboard else None
-    if opens:
-        check_extra()
+    check_report(reports, opens)
     with download_bar(console) as progress:
         if resume is not None:
             session = Session.resume(resume, settings, progress=progress)

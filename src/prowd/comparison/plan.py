@@ -15,7 +15,7 @@ from torch import nn
 
 from prowd._version import __version__
 from prowd.assembly import Arrays, as_used, assemble, check_same, load_data
-from prowd.config import RunConfig, load_config, validate, with_full_paths
+from prowd.config import NO_MATTER, RunConfig, load_config, validate, with_full_paths
 from prowd.data import Dataset, Progress
 from prowd.errors import ConfigError, RunError, near
 from prowd.methods import METHODS, Method, find_method
@@ -34,11 +34,7 @@ DATA = "data.npz"  # where arrays given through the Python API are kept, for all
 PARTS = {"accuracy", "average_accuracy", "bytes", "weights_sha256"}  # of a summary, that tables are made of
 DEFAULT_BASELINE = "fedavg"
 OWN = {"method": "--methods", "seed": "--seeds"}  # what a comparison decides itself
-LATER = (
-    "snapshots",
-    "snapshot_entries",
-    "validation",
-)  # settings that 0.1.0 did not have: without them, its comparisons are found
+LATER = ("validation",)  # settings that came later: at their defaults they leave a comparison where it was
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +154,7 @@ def _unique(field: str, found: Sequence[Item]) -> Sequence[Item]:
 def _place(name: str, values: Mapping[str, Any]) -> Path:
     """A directory for these settings: other settings have another one."""
     base = validate({key: value for key, value in values.items() if key not in ("method", "options")})
-    filled_in = {*OWN, "version", "kernel", "options", "data_sha256", "method_sha256"}
+    filled_in = {*OWN, *NO_MATTER, "options", "data_sha256", "method_sha256"}
     unused = {name for name in LATER if getattr(base, name) == RunConfig.model_fields[name].default}
     decisive = {**base.model_dump(mode="json", exclude=filled_in | unused), "options": values.get("options", {})}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
@@ -193,5 +189,5 @@ def _check_same(run: PlannedRun) -> None:
         raise RunError(f"{changed} has changed since {run.path} was made; remove that folder, or name another --out")
     for field in RunConfig.model_fields:
         there, here = getattr(found, field), getattr(run.config, field)
-        if field not in ("version", "kernel", "method_sha256") and there != here:
+        if field not in {*NO_MATTER, "method_sha256"} and there != here:
             raise RunError(f"{run.path} was made with {field} = {there!r}, now it is {here!r}; name another --out")

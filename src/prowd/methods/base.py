@@ -89,5 +89,5 @@ class WorksMeanwhile(Protocol):
 class LiftsInStages(Protocol):
     """A method whose server takes low-bit weights to full precision step by step."""
 
-    def stages(self, scene: Scene, state: ServerState, update: Update) -> Sequence[Mapping[str, Tensor]]:
+    def lift_in_stages(self, scene: Scene, state: ServerState, update: Update) -> Sequence[Mapping[str, Tensor]]:
         """Server: a client's weights as they came, and after each step, of the tensors that are lifted."""

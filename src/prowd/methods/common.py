@@ -158,7 +158,8 @@ def local_round(
     if task.settings.get(MEASURE_RECEIVED):
         metrics["accuracy_received"] = accuracy(model, device.test, scene.device)
     metrics["loss"] = fit(model, device.train, scene, task.round, task.client, correction)
-    if device.snapshots is not None and device.snapshots.wants_client(task.round, task.client, len(scene.clients)):
+    rank = sum(client.width == device.spec.width and client.id < device.spec.id for client in scene.clients)
+    if device.snapshots is not None and device.snapshots.wants_client(task.round, rank):
         trained = model.weights()
         samples = {name: trained[name] for name in scene.architecture.shapes}
         device.snapshots.keep_client(task.round, task.client, samples)

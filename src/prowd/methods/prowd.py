@@ -100,7 +100,7 @@ class ProWD:
             notes={**state.notes, **explained, "masks": mask_notes(masks)},
         )
 
-    def stages(self, scene: Scene, state: ServerState, update: Update) -> list[dict[str, Tensor]]:
+    def lift_in_stages(self, scene: Scene, state: ServerState, update: Update) -> list[dict[str, Tensor]]:
         """A client's weights as they came, and after each block of φ that they pass (Figure 6)."""
         return self._lifter(scene).stages(state.memory, update) if self.dequantizes else []
 

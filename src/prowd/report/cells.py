@@ -10,6 +10,8 @@ from typing import Any
 from prowd.comparison import Estimate, Row
 from prowd.comparison.formats import interval, kilobytes, starred
 from prowd.config import RunConfig
+from prowd.methods import METHODS
+from prowd.options import all_options, flat
 from prowd.records import Record
 from prowd.report.charts import bytes_a_client
 from prowd.report.groups import FREE, OWN, Group
@@ -110,7 +112,7 @@ def _beside(value: Estimate | None, column: str) -> Cell:
 def traffic(group: Group) -> PageTable:
     """Bytes per client: of each width and method, a round and in all."""
     rows: list[list[Cell]] = []
-    for method, records in group.counted.items():
+    for method, records in group.shown.items():
         rounds = max(len(record.lines) for record in records)
         for width in group.widths:
             up, down = (bytes_a_client(records, width, way) for way in ("up", "down"))
@@ -124,8 +126,8 @@ def traffic(group: Group) -> PageTable:
     return PageTable("Bytes of one client that crossed the wire", headings, rows, frozenset({2, 3, 4, 5}))
 
 
-def absences(group: Group) -> tuple[PageTable, int]:
-    """Who was missing, when and why; and how many there were in all."""
+def absences(group: Group) -> tuple[PageTable, int, int]:
+    """Who was missing, when and why; how many there were in rounds, and how many in vain attempts at rounds."""
     found = [
         [
             Cell(record.path.name), Cell(str(line.round), line.round), Cell(str(one.client), one.client),
@@ -138,7 +140,8 @@ def absences(group: Group) -> tuple[PageTable, int]:
     if len(found) > MOST_EVENTS:
         caption += f" (the first {MOST_EVENTS} of {len(found)}; rounds.jsonl has all)"
     headings = ["run", "round", "client", "width", "what", "reason"]
-    return PageTable(caption, headings, found[:MOST_EVENTS], frozenset({1, 2})), len(found)
+    vain = sum("attempt" in what.text for *_, what, _ in found)
+    return PageTable(caption, headings, found[:MOST_EVENTS], frozenset({1, 2})), len(found) - vain, vain
 
 
 def settings(group: Group) -> PageTable:
@@ -148,14 +151,27 @@ def settings(group: Group) -> PageTable:
     for key, value in group.first.config.items():
         if key in FREE and any(one.config.get(key) != value for one in group.records):
             continue
-        if key not in OWN | {"version", "name"} and value != defaults.get(key):
+        if key not in OWN | {"version", "name", "data_sha256"} and value != defaults.get(key):
             inner = defaults.get(key)
             if isinstance(value, Mapping) and isinstance(inner, Mapping):
                 shown |= {f"{key}.{name}": one for name, one in value.items() if one != inner.get(name)}
             else:
                 shown[key] = Path(value).name if key == "data" and isinstance(value, str) else value
+    shown |= _options(group)
     rows = [[Cell(key), Cell(_plain(value))] for key, value in shown.items()]
     return PageTable("Settings of all these runs that differ from the defaults", ["setting", "value"], rows)
+
+
+def _options(group: Group) -> dict[str, object]:
+    """Options of the methods that are not at their defaults, where those are known."""
+    shown: dict[str, object] = {}
+    for label, records in group.runs.items():
+        options = records[0].config.get("options")
+        if isinstance(options, Mapping) and records[0].method in METHODS:
+            defaults = flat(all_options(METHODS[records[0].method]()))
+            changed = {name: value for name, value in flat(options).items() if defaults.get(name) != value}
+            shown |= {f"options.{name} of {label}": value for name, value in changed.items()}
+    return shown
 
 
 def provenance(records: Sequence[Record]) -> PageTable:
@@ -168,13 +184,18 @@ def provenance(records: Sequence[Record]) -> PageTable:
             commit = _word(session.get("commit")) or "unknown"
             rows.append([
                 Cell(record.path.name), Cell(str(record.seed), record.seed), Cell(_word(session.get("version"))),
-                Cell(commit.rstrip("+")[:12] + "+" * commit.endswith("+")), Cell(_word(session.get("started"))),
+                Cell(commit.rstrip("+")[:12] + "+" * commit.endswith("+")), _round(session.get("round")),
+                Cell(_word(session.get("started"))[:16].replace("T", " ")),
                 Cell(_machine(facts)),
                 Cell(_word(session.get("command"))),
             ])  # fmt: skip
-    headings = ["run", "seed", "prowd", "commit", "started", "machine", "command"]
+    headings = ["run", "seed", "prowd", "commit", "from round", "started (UTC)", "machine", "command"]
     caption = "Code (+: with changes that are in no commit), machine and command; a line for each session of a run"
-    return PageTable(caption, headings, rows, frozenset({1}), wide=True)
+    return PageTable(caption, headings, rows, frozenset({1, 4}), wide=True)
+
+
+def _round(done: object) -> Cell:
+    return Cell(str(done + 1), done + 1) if isinstance(done, int) and abs(done) < 10**9 else Cell("")
 
 
 def _machine(facts: Mapping[str, Any]) -> str:

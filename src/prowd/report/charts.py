@@ -13,12 +13,12 @@ from prowd.bits import MAX_CLIENTS
 from prowd.config import MOST_ROUNDS
 from prowd.records import Line, Record
 from prowd.report.groups import Curve, Group, curve
-from prowd.report.style import INK, Drawing, colour, dash, legend_below, panels
+from prowd.report.style import INK, PALETTE, Drawing, colour, dash, legend_below, panels
 
 __all__ = ["accuracy_bars", "accuracy_curves", "bytes_a_client", "convergence", "timeline", "traffic_bars"]
 
 AVERAGE = "all clients"
-MARKS = "osD^vPX*"
+MARKS = "osD^vPX"  # seven, so that they do not go round with the eight colours
 FEWEST = 3  # seeds from which on intervals are drawn: of two they are wider than all there is to see
 Measure = Callable[[Record, Line], float | None]
 
@@ -27,13 +27,13 @@ def convergence(group: Group) -> Drawing | None:
     """Figure 4: the average accuracy of all clients over the rounds."""
     if not any(record.lines for record in group.records):
         return None
-    figure, (axes,) = panels(1, width=5.4, height=3.0)
+    figure, (axes,) = panels(1, width=5.4, height=3.0 + _for_legend(group))
     _lines(axes, group, AVERAGE, "rounds")
     axes.set_ylabel("average accuracy after training, %")
     axes.set_xlabel("round")
     legend_below(figure, axes)
-    caption = "Average test accuracy of all clients over the rounds, after local training"
-    return Drawing("fig4-convergence", f"{caption}{_band(group)}.", figure, "Figure 4 of the paper")
+    caption = f"Average {group.measured} accuracy of all clients over the rounds, after local training"
+    return Drawing("fig4-convergence", f"{caption}{_band(group)}.", figure, "As Figure 4 of the paper")
 
 
 def accuracy_curves(group: Group, against: str) -> Drawing | None:
@@ -42,7 +42,7 @@ def accuracy_curves(group: Group, against: str) -> Drawing | None:
         return None
     average = [AVERAGE] if len(group.widths) > 1 and against == "megabytes" else []
     shown = [*group.widths, *average]
-    figure, grid = panels(len(shown))
+    figure, grid = panels(len(shown), height=2.2 + _for_legend(group))
     for axes, width in zip(grid, shown, strict=True):
         _lines(axes, group, width, against)
         axes.set_title(width)
@@ -50,10 +50,12 @@ def accuracy_curves(group: Group, against: str) -> Drawing | None:
     grid[0].set_ylabel("accuracy, %")
     legend_below(figure, grid[0])
     over = "the rounds" if against == "rounds" else "the megabytes that all clients sent and received"
-    if against == "megabytes" and any(_is_silent(group, records) for records in group.counted.values()):
+    if against == "megabytes" and any(_is_silent(group, records) for records in group.shown.values()):
         over += " (a level line: what a method that sends no weights came to)"
     single = ", and as received," if _is_single(group) else ""
-    caption = f"Test accuracy per width after local training{single} against {over}{_band(group)}."
+    caption = (
+        f"{group.measured.capitalize()} accuracy per width after local training{single} against {over}{_band(group)}."
+    )
     return Drawing(f"accuracy-{against}", caption, figure)
 
 
@@ -61,43 +63,46 @@ def accuracy_bars(group: Group) -> Drawing | None:
     """Figure 5: accuracy of each width and method at the end."""
     if not group.rows:
         return None
-    figure, (axes,) = panels(1, width=min(3.2 + 0.25 * len(group.rows) * (len(group.widths) + 1), 8.5), height=2.8)
+    wide = min(3.2 + 0.25 * len(group.rows) * (len(group.widths) + 1), 8.5)
+    figure, (axes,) = panels(1, width=wide, height=2.8 + _for_legend(group))
     places = [*group.widths, "average"]
-    wide = 0.8 / len(group.rows)
-    for number, row in enumerate(group.rows):
+    step = 0.8 / len(group.rows)
+    numbers = {label: number for number, label in enumerate(group.shown)}
+    for at_row, row in enumerate(group.rows):
+        number = numbers[row.method]
         values = [row.widths.get(width) for width in group.widths] + [row.average]
         found = [(place, value) for place, value in enumerate(values) if value is not None]
-        at = [place - 0.4 + wide * (number + 0.5) for place, _ in found]
+        at = [place - 0.4 + step * (at_row + 0.5) for place, _ in found]
         bars = axes.bar(
-            at, [value.mean for _, value in found], wide * 0.9, color=colour(number), label=_legible(row.method)
+            at, [value.mean for _, value in found], step * 0.9, color=colour(number), label=_legible(row.method)
         )
         for bar in bars:
-            bar.set_hatch(("", "//", "..", "xx")[number // 8 % 4])
+            bar.set_hatch(("", "//", "..", "xx")[(number + number // len(PALETTE)) % 4])
         if row.seeds < FEWEST:
             continue
         axes.errorbar(at, [v.mean for _, v in found], [v.half or 0 for _, v in found], fmt="none", ecolor=INK, lw=1)
     axes.set_xticks(range(len(places)), places)
     lowest = min(v.mean - (v.half or 0) for row in group.rows for v in (*row.widths.values(), row.average))
     axes.set_ylim(bottom=max(0.0, 10 * (lowest // 10) - 10))
-    axes.set_ylabel("accuracy after training, %")
+    below = axes.get_ylim()[0]
+    axes.set_ylabel("accuracy after training, %" + (f"\n(the axis begins at {below:g})" if below else ""))
     axes.grid(visible=False, axis="x")
     legend_below(figure, axes)
-    below = axes.get_ylim()[0]
-    cut = f"; the axis begins at {below:g} %" if below else ""
-    caption = f"Accuracy of each width after the last round{_band(group, 'bars of error')}{cut}."
-    return Drawing("fig5-accuracy", caption, figure, "Figure 5 of the paper, where four widths meet")
+    when = "after the last round" if group.is_finished else "so far"
+    caption = f"{group.measured.capitalize()} accuracy of each width {when}{_band(group, 'bars of error')}."
+    return Drawing("fig5-accuracy", caption, figure, "As Figure 5 of the paper, where four widths meet")
 
 
 def traffic_bars(group: Group) -> Drawing | None:
     """Bytes that one client of each width sends and receives in a round."""
     if not any(record.lines for record in group.records):
         return None
-    height = 0.5 + 0.28 * len(group.counted) * max(len(group.widths), 1)
-    longest = max(len(f"{method}, {width}") for method in group.counted for width in [*group.widths, ""])
+    height = 0.5 + 0.28 * len(group.shown) * max(len(group.widths), 1)
+    longest = max(len(f"{method}, {width}") for method in group.shown for width in [*group.widths, ""])
     figure, grid = panels(2, columns=2, width=max(3.4, 1.7 + 0.035 * longest), height=height)
     for axes, way in zip(grid, ("up", "down"), strict=True):
         labels: list[str] = []
-        for number, (method, records) in enumerate(group.counted.items()):
+        for number, (method, records) in enumerate(group.shown.items()):
             for width in group.widths:
                 axes.barh(len(labels), bytes_a_client(records, width, way) / 1000, color=colour(number))
                 labels.append(f"{method}, {width}")
@@ -159,7 +164,7 @@ def timeline(record: Record, name: str) -> Drawing | None:
 
 def _lines(axes: Axes, group: Group, width: str, against: str) -> None:
     """A line for each method; of a single run also the model as received."""
-    for number, (method, records) in enumerate(group.counted.items()):
+    for number, (method, records) in enumerate(group.shown.items()):
         trained = curve(records, _measure(width, "trained"))
         if against == "megabytes" and trained.values and _is_silent(group, records):
             axes.axhline(
@@ -203,7 +208,12 @@ def _measure(width: str, when: str) -> Measure:
 
 
 def _is_single(group: Group) -> bool:
-    return sum(map(len, group.counted.values())) == 1
+    return sum(map(len, group.shown.values())) == 1
+
+
+def _for_legend(group: Group) -> float:
+    """Inches that the legend of many methods takes."""
+    return 0.18 * max(0, -(-len(group.shown) // 3) - 1)
 
 
 def _fit_to_means(axes: Axes) -> None:
@@ -218,7 +228,7 @@ def _fit_to_means(axes: Axes) -> None:
 
 def _is_silent(group: Group, records: Sequence[Record]) -> bool:
     """Whether a method sends next to nothing, as local training does, which reports its accuracy only."""
-    most = max((_moved(others) for others in group.counted.values()), default=0.0)
+    most = max((_moved(others) for others in group.shown.values()), default=0.0)
     return _moved(records) < most / 100
 
 
@@ -228,6 +238,6 @@ def _moved(records: Sequence[Record]) -> float:
 
 
 def _band(group: Group, what: str = "bands") -> str:
-    seeds = max(map(len, group.counted.values()), default=0)
+    seeds = max(map(len, group.shown.values()), default=0)
     bands = f", {what}: 95 % confidence interval" if seeds >= FEWEST else ""
     return f"; mean over seeds{bands}" if seeds > 1 else ""

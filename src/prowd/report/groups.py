@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from prowd.bits import Bitwidth
 from prowd.comparison import Estimate, Outcome, Row, estimate, tabulate
-from prowd.config import RunConfig
+from prowd.config import NO_MATTER, RunConfig
 from prowd.methods import METHODS
-from prowd.options import flat
+from prowd.options import all_options, flat
 from prowd.records import Line, Record, find_records, read_plan
 
 __all__ = ["Curve", "Group", "curve", "gather"]
 
 OWN = {"method", "method_sha256", "options", "seed"}  # what may differ within a group, and stands in its labels
-FREE = {"name", "version", "kernel", "device", "snapshots", "snapshot_entries"}  # what leaves the results as they are
+FREE = {"name", "device", *NO_MATTER}  # what may differ and leaves the results as they are
 LONGEST = 60  # letters of a label
 
 
@@ -54,13 +54,24 @@ class Group:
 
     @cached_property
     def counted(self) -> Mapping[str, Sequence[Record]]:
-        """The runs that tables and figures are made of: the finished ones, or all that have begun if none is."""
-        for is_in in (lambda record: record.is_finished, lambda record: bool(record.lines)):
-            found = {label: [one for one in records if is_in(one)] for label, records in self.runs.items()}
-            found = {label: records for label, records in found.items() if records}
-            if found:
-                return found
-        return {}
+        """The runs that tables are made of: the finished ones; if none is, all that have begun, to the same round."""
+        finished = _those(self.runs, lambda record: record.is_finished)
+        if finished:
+            return finished
+        begun = _those(self.runs, lambda record: bool(record.lines))
+        last = min((len(record.lines) for records in begun.values() for record in records), default=0)
+        return {label: [replace(one, lines=one.lines[:last]) for one in records] for label, records in begun.items()}
+
+    @cached_property
+    def shown(self) -> Mapping[str, Sequence[Record]]:
+        """The runs that figures are made of: of each method the finished ones, or else those that have begun."""
+        begun = _those(self.runs, lambda record: bool(record.lines))
+        return {label: [one for one in records if one.is_finished] or records for label, records in begun.items()}
+
+    @property
+    def measured(self) -> str:
+        """On what accuracy was measured."""
+        return "validation" if self.first.config.get("validation") else "test"
 
     @property
     def is_finished(self) -> bool:
@@ -140,6 +151,12 @@ def gather(folders: Iterable[Path]) -> tuple[list[Group], list[str]]:
     return groups, list(dict.fromkeys(problems))
 
 
+def _those(runs: Mapping[str, Sequence[Record]], wanted: Callable[[Record], bool]) -> dict[str, Sequence[Record]]:
+    """The runs that are wanted, of the methods that have some."""
+    found = {label: [record for record in records if wanted(record)] for label, records in runs.items()}
+    return {label: records for label, records in found.items() if records}
+
+
 def _key(record: Record) -> str:
     """What is the same for all runs of a group; settings that an older version did not have are at their defaults."""
     settings: dict[str, Any] = RunConfig.model_construct().model_dump(mode="json")
@@ -164,7 +181,7 @@ def _without_twins(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
 
 
 def _labelled(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Runs by the name of their method, with the options in which two of the same method differ."""
+    """Runs by the name of their method, with the options in which two of it differ, unless they are the defaults."""
     own = {id(record): _own(record) for record in records}
     found: dict[str, list[Record]] = {}
     known = list(METHODS)
@@ -173,7 +190,7 @@ def _labelled(records: Sequence[Record]) -> dict[str, list[Record]]:
         options = ", ".join(
             f"{name}={value}"
             for name, value in own[id(record)].items()
-            if any(other.get(name) != value for other in namesakes)
+            if any(other.get(name) != value for other in namesakes) and value != _default(record.method, name)
         )
         found.setdefault(f"{record.method} ({options})" if options else record.method, []).append(record)
     labels: list[str] = []
@@ -181,6 +198,11 @@ def _labelled(records: Sequence[Record]) -> dict[str, list[Record]]:
         short = _short(label)
         labels.append(short if short not in labels else f"{short} #{len(labels) + 1}")
     return dict(zip(labels, found.values(), strict=True))
+
+
+def _default(method: str, option: str) -> object:
+    """The default of an option of a built-in method."""
+    return flat(all_options(METHODS[method]())).get(option) if method in METHODS else None
 
 
 def _short(label: str) -> str:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from prowd._version import __version__
 from prowd.comparison.formats import interval
-from prowd.provenance import command_line
+from prowd.provenance import command_line, without_home
 from prowd.report import cells
 from prowd.report.cells import PageTable
 from prowd.report.groups import Group
@@ -107,6 +107,8 @@ def describe(group: Group) -> str:
     clients = ", ".join(f"{count} {width}" for width, count in record.mix.items()) or "unknown"
     seeds = sorted({one.seed for one in group.records})
     data = Path(str(config.get("data", "unknown"))).name
+    if config.get("validation"):
+        data += f" (measured on {config['validation']} training examples set aside)"
     states = f"{len(group.records)} run{'s' * (len(group.records) != 1)}"
     done = sum(one.is_finished for one in group.records)
     return (
@@ -121,7 +123,7 @@ def verdict(group: Group) -> str:
     rows = sorted(group.rows, key=lambda row: -row.average.mean)
     if not rows:
         return "No accuracy has been measured yet."
-    best, state = rows[0], "" if group.is_finished else " so far"
+    best, state = rows[0], _state(group)
     text = f"{best.method}: {interval(best.average)} % on average over all clients{state}"
     if len(rows) == 1:
         return f"{text}."
@@ -132,6 +134,15 @@ def verdict(group: Group) -> str:
         sure = "one seed only, no interval"
     difference = f"{interval(best.difference, signed=True)} against {group.baseline} ({sure})"
     return f"{text}, the highest of {len(rows)} methods; {difference}."
+
+
+def _state(group: Group) -> str:
+    """How much of the federation a verdict is about."""
+    done = sum(record.is_finished for record in group.records)
+    if done == len(group.records):
+        return ""
+    last = len(next(iter(group.counted.values()))[0].lines)
+    return f" ({done} of {len(group.records)} runs are finished)" if done else f" (so far: round {last})"
 
 
 def _lead(sections: Sequence[Section]) -> str:
@@ -147,7 +158,7 @@ def _some(group: Group) -> list[Any]:
 
 def _config(path: Path) -> str:
     try:
-        return (path / "config.toml").read_text("utf-8")
+        return without_home((path / "config.toml").read_text("utf-8"))
     except (OSError, ValueError) as error:
         return f"cannot be read: {error}"
 

@@ -39,6 +39,7 @@ class PaperTable:
     """A printed table: rows by our names of the methods, in the paper's order; clients in percent of each width."""
 
     name: str
+    preset: str
     title: str
     clients: Mapping[str, int]
     uplink: str

@@ -34,7 +34,7 @@ __all__ = [
 FORMATS = ("png", "svg", "pdf")
 SCALE = 108  # pixels of the page an inch of a figure: texts of 8 points are 12 pixels high
 INK, LINES = "#222222", "#cccccc"
-# Eight colours that differ in lightness too, each at least 3 : 1 against white; the page has their twins for the dark.
+# Each at least 3 : 1 against white; the page has their twins for the dark. Series differ in dashes and markers too.
 PALETTE = ("#0072b2", "#d55e00", "#007d5c", "#9b4fa5", "#8a5a00", "#cc3377", "#666666", "#0c2f6b")
 DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
 SETTINGS: dict[Any, Any] = {
@@ -97,7 +97,7 @@ def colour(number: int) -> str:
 
 def dash(number: int) -> str | tuple[float, tuple[float, ...]]:
     """Dashes of the n-th series, so that nobody has to tell colours apart."""
-    return DASHES[number % len(DASHES)]
+    return DASHES[(number + number // len(PALETTE)) % len(DASHES)]
 
 
 def panels(count: int, *, columns: int = 3, width: float = 2.7, height: float = 2.2) -> tuple[Figure, list[Axes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,10 +42,12 @@ class Pair:
 
     @property
     def off(self) -> Estimate | None:
-        """Ours minus the printed one, with the interval of ours."""
+        """Ours minus the printed one, with both intervals; none where nothing is printed behind the ±."""
         if self.ours is None or self.printed is None:
             return None
-        return Estimate(self.ours.mean - self.printed.mean, self.ours.half, self.ours.count)
+        halves = self.ours.half, self.printed.half
+        half = None if None in halves else math.hypot(*(half or 0.0 for half in halves))
+        return Estimate(self.ours.mean - self.printed.mean, half, self.ours.count)
 
 
 @dataclass(frozen=True)
@@ -82,15 +85,15 @@ class Beside:
             f"{self.table.title}, {self.table.uplink} uplink; accuracy in % after local training; ours: mean ± 95 % "
             f"confidence interval (Student's t), {count_seeds([line.seeds for line in self.lines])}; printed: "
             f"{self.table.spread}; gain: average minus that of {self.baseline}; difference: our gain minus the printed "
-            f"one, with our interval; * where an interval excludes zero"
+            f"one, with both intervals, as if the printed averages were independent; * where an interval excludes zero"
         )
 
 
-def beside(table: PaperTable, rows: Sequence[Row], baseline: str = "fedavg") -> Beside:
+def beside(table: PaperTable, rows: Sequence[Row], baseline: str = "fedavg", notes: Sequence[str] = ()) -> Beside:
     """Set the rows of a comparison, whose differences are to the baseline, beside a printed table."""
     ours = {row.method: row for row in rows}
     lines = tuple(_line(table, ours[method], baseline, baseline in ours) for method in table.methods if method in ours)
-    return Beside(table, baseline, lines, tuple(_notes(table, ours, baseline)))
+    return Beside(table, baseline, lines, (*notes, *_notes(table, ours, baseline)))
 
 
 def terminal(both: Beside) -> list[RenderableType]:
@@ -140,7 +143,9 @@ def _line(table: PaperTable, row: Row, baseline: str, has_gains: bool) -> Line:
 def _printed_gain(table: PaperTable, method: str, baseline: str) -> Estimate | None:
     if method == baseline or baseline not in table.methods:
         return None
-    return Estimate(table.methods[method][AVERAGE].value - table.methods[baseline][AVERAGE].value, None, RUNS)
+    ours, base = table.methods[method][AVERAGE], table.methods[baseline][AVERAGE]
+    half = None if ours.half is None or base.half is None else math.hypot(ours.half, base.half)
+    return Estimate(ours.value - base.value, half, RUNS)
 
 
 def _estimate(number: Printed) -> Estimate:

@@ -12,14 +12,14 @@ from textwrap import fill
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.colors import PowerNorm
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from prowd.errors import ProwdError
 from prowd.records import Record
 from prowd.report.groups import Group
-from prowd.report.style import Drawing, colour, dash, legend_below, panels
+from prowd.report.style import LINES, Drawing, colour, dash, legend_below, panels
 from prowd.snapshots import BLOCKS, MODEL, Snapshot, client_files, read_snapshot, server_files
 
 __all__ = ["Samples", "blocks", "cosine_distances", "distances", "histograms", "unreadable"]
@@ -64,7 +64,7 @@ class Samples:
 def unreadable(group: Group) -> list[str]:
     """What is to be said of samples that are there and cannot be read."""
     found: list[str] = []
-    for records in group.counted.values():
+    for records in group.shown.values():
         samples = Samples(records[0])
         paths = [*samples.server.values(), *(path for files in samples.clients.values() for path in files.values())]
         damaged = [path.name for path in paths if _read(path) is None]
@@ -76,7 +76,7 @@ def unreadable(group: Group) -> list[str]:
 
 def histograms(group: Group) -> Drawing | None:
     """Figure 2: the last convolution's weights of low-bit and high-bit clients, and of the server, over the rounds."""
-    kept = [(method, Samples(records[0])) for method, records in group.counted.items()]
+    kept = [(method, Samples(records[0])) for method, records in group.shown.items()]
     kept = [(method, samples) for method, samples in kept if samples.server or samples.clients]
     if not kept:
         return None
@@ -92,16 +92,16 @@ def histograms(group: Group) -> Drawing | None:
     if not layer:  # all that was kept is damaged
         return None
     legend_below(figure, max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
-    what = f"Distribution of the weights of {layer} (sampled, one seed)"
-    caption = f"{what}: clients of each width after local training, and the server's model."
+    what = f"Distribution of the weights of {layer} (sampled, one seed; v, before the weight normalisation of Float32"
+    caption = f"{what} clients; within ±1): clients of each width after local training, and the server's model."
     return Drawing(
-        "fig2-weights", caption, figure, "Figure 2 of the paper, where FedAvg's weights collapse into three peaks"
+        "fig2-weights", caption, figure, "As Figure 2 of the paper, where FedAvg's weights collapse into three peaks"
     )
 
 
 def blocks(group: Group) -> Drawing | None:
     """Figure 6: a low-bit client's weights as they came, and after each block of φ."""
-    for method, records in group.counted.items():
+    for method, records in group.shown.items():
         samples = Samples(records[0])
         for round_ in sorted(samples.server, reverse=True):
             snapshot = samples.of_server(round_)
@@ -125,13 +125,13 @@ def _blocks(method: str, record: Record, snapshot: Snapshot, stages: Sequence[Ar
         f"{method}: weights of client {snapshot.client} in round {snapshot.round} (last convolution that φ lifts, "
         f"sampled), as they were received and after each block of the dequantizer."
     )
-    return Drawing("fig6-dequantizer", caption, figure, "Figure 6 of the paper")
+    return Drawing("fig6-dequantizer", caption, figure, "As Figure 6 of the paper")
 
 
 def distances(group: Group) -> Drawing | None:
     """Figures 7 and 8: cosine distances between the clients' weights, for every method."""
     found: list[tuple[str, list[Snapshot], Array]] = []
-    for method, records in group.counted.items():
+    for method, records in group.shown.items():
         samples = Samples(records[0])
         clients = samples.of_clients(max(samples.clients, default=0))
         if len(clients) > 1:
@@ -139,22 +139,34 @@ def distances(group: Group) -> Drawing | None:
     if not found:
         return None
     figure, grid = panels(len(found), columns=5, width=1.75, height=1.75)
-    top = max(float(matrix[np.isfinite(matrix)].max(initial=0.0)) for _, _, matrix in found) or 1.0
-    for axes, (method, _, matrix) in zip(grid, found, strict=True):
-        image = axes.imshow(matrix, cmap="viridis", vmin=0, vmax=top, interpolation="nearest")
+    federated = [matrix for method, _, matrix in found if method != "local"] or [matrix for *_, matrix in found]
+    top = max(float(matrix[np.isfinite(matrix)].max(initial=0.0)) for matrix in federated) or 1.0
+    for axes, (method, clients, matrix) in zip(grid, found, strict=True):
+        image = axes.imshow(matrix, cmap="viridis", norm=PowerNorm(0.5, 0, top, clip=True), interpolation="nearest")
         axes.set_title(fill(method, 22), fontsize=8)
         axes.grid(visible=False)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(MaxNLocator(5, integer=True))
+        _name_clients(axes, clients)
     figure.colorbar(image, ax=grid, label="1 − cos", shrink=0.8)
     rounds = sorted({clients[0].round for _, clients, _ in found})
     order = [(width, len(list(those))) for width, those in groupby(str(client.width) for client in found[0][1])]
     caption = (
         f"Cosine distance between the weights of every two clients after local training in round "
         f"{' or '.join(map(str, rounds))} (all layers, sampled, one seed). "
-        f"Clients in order: {', then '.join(f'{count} {width}' for width, count in order)}. Darker: more alike."
+        f"Clients in order: {', then '.join(f'{count} {width}' for width, count in order)}. "
+        f"Darker: more alike; the scale ends with the methods that share weights."
     )
-    return Drawing("fig7-distances", caption, figure, "Figures 7 and 8 of the paper")
+    return Drawing("fig7-distances", caption, figure, "As Figures 7 and 8 of the paper")
+
+
+def _name_clients(axes: Axes, clients: Sequence[Snapshot]) -> None:
+    """Numbers of clients along both sides, and a line between one width and the next."""
+    places = range(0, len(clients), max(1, -(-len(clients) // 5)))
+    axes.set_xticks(places, [str(clients[place].client) for place in places])
+    axes.set_yticks(places, [str(clients[place].client) for place in places])
+    for place in range(1, len(clients)):
+        if clients[place].width != clients[place - 1].width:
+            axes.axhline(place - 0.5, color=LINES, linewidth=0.7)
+            axes.axvline(place - 0.5, color=LINES, linewidth=0.7)
 
 
 def cosine_distances(clients: Sequence[Snapshot]) -> Array:
@@ -191,9 +203,11 @@ def _spread_of(axes: Axes, samples: Samples, round_: int) -> str:
     if server is not None:
         names = {name: shape for name, shape in server.shapes.items() if name.startswith(MODEL)}
         layer = layer or _last_convolution({name.rpartition("/")[2]: shape for name, shape in names.items()})
-        whole = [server.values[name].double().numpy() for name in names if name.rpartition("/")[2] == layer]
-        if whole:
-            _histogram(axes, np.concatenate(whole), len(widths), "server")
+        own = [name for name in names if name.rpartition("/")[2] == layer]
+        for number, name in enumerate(own):
+            group = name.removeprefix(MODEL).rpartition("/")[0]  # a method may have a model for each width
+            label = f"server, {group}" if group else "server"
+            _histogram(axes, server.values[name].double().numpy(), len(widths) + number, label)
     return layer
 
 
@@ -223,7 +237,7 @@ def _last_convolution(shapes: Mapping[str, Sequence[int]]) -> str:
 
 
 def _some_rounds(rounds: Sequence[int]) -> list[int]:
-    """The first, the last, and a few between, evenly on a scale of doubling."""
+    """The first, the last, and a few between, evenly among those that there are."""
     if len(rounds) <= SHOWN_ROUNDS:
         return list(rounds)
     chosen = np.linspace(0, len(rounds) - 1, SHOWN_ROUNDS).round().astype(int)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prowd.comparison import tabulate
+from prowd.config import load_config
 from prowd.errors import RunError
 from prowd.files import atomic_write
 from prowd.records import Record
@@ -45,6 +48,7 @@ def make_report(folders: Sequence[Path], out: Path, *, files: bool = True) -> Re
     tabled: list[Path] = []
     try:
         out.mkdir(parents=True, exist_ok=True)
+        _remove_former(out)
         with styled(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters of which PNG shows boxes only
             for number, group in enumerate(groups):
@@ -60,14 +64,36 @@ def make_report(folders: Sequence[Path], out: Path, *, files: bool = True) -> Re
     return Report(out / PAGE, [*paths, *tabled], groups, [one for found in beside.values() for one in found], problems)
 
 
+def _remove_former(out: Path) -> None:
+    """Remove the figures and tables of a former report, which would be of another state than the page."""
+    page = out / PAGE
+    if page.is_file() and b'content="prowd ' in page.read_bytes()[:2000]:
+        for folder in ("figures", "tables"):
+            shutil.rmtree(out / folder, ignore_errors=True)
+
+
 def _beside(group: Group) -> list[Beside]:
     """The paper's tables of the same federation, if it is on the paper's data."""
     config = group.first.config
-    if config.get("data") != "cifar10" or not group.is_finished:
+    if config.get("data") != "cifar10" or config.get("validation") or not group.is_finished:
         return []
     rows = tabulate(group.outcomes, "fedavg")
     found = tables_for(group.first.mix, [row.method for row in rows])
-    return [tables.beside(table, rows) for table in found if table.uplink == config.get("uplink", "ternary")]
+    return [
+        tables.beside(table, rows, notes=_unlike(table.preset, config))
+        for table in found
+        if table.uplink == config.get("uplink", "ternary")
+    ]
+
+
+def _unlike(preset: str, config: Mapping[str, Any]) -> list[str]:
+    """In what the runs are not those of the paper, as its preset has them."""
+    paper = load_config(preset).model_dump(mode="json")
+    keys = ("model", "width", "input_size", "partition", "per_client", "rounds", "steps", "batch", "augment")
+    other = [
+        f"{key} {config[key]} instead of {paper[key]}" for key in keys if config.get(key, paper[key]) != paper[key]
+    ]
+    return [f"Ours are not the paper's runs (preset {preset}): {'; '.join(other)}."] if other else []
 
 
 def _parts(group: Group) -> list[Part]:
@@ -78,18 +104,33 @@ def _parts(group: Group) -> list[Part]:
     ]  # fmt: skip
     parts = [Part("Accuracy", drawings=_there(accuracy))] if any(accuracy) else []
     parts.append(Part("Bytes per client", drawings=_there([charts.traffic_bars(group)]), tables=[cells.traffic(group)]))
-    table, count = cells.absences(group)
+    parts.append(_timeline(group))
+    shown = _there([weights.histograms(group), weights.blocks(group), weights.distances(group)])
+    return [*parts, Part("Weights", _missing(group, shown), shown)]
+
+
+def _timeline(group: Group) -> Part:
+    """Who was lost or refused, when and why."""
+    table, count, vain = cells.absences(group)
     asked = sum(line.clients.asked for record in group.records for line in record.lines)
     texts = [f"{count} of {asked} times a client that was asked for its work was lost or its update refused."]
     if not count:
         texts = [f"Every client that was asked ({asked} times in all) took part: none was lost, none was refused."]
     if not asked:
         texts = ["No client has been asked yet."]
-    runs = zip(group.records, _names(group.records), strict=True)
-    lines = _there([charts.timeline(record, name) for record, name in runs])[:MOST_TIMELINES]
-    parts.append(Part("Timeline", texts, lines, [table] if count else []))
-    shown = _there([weights.histograms(group), weights.blocks(group), weights.distances(group)])
-    return [*parts, Part("Weights", [*weights.unreadable(group), *_missing(shown)], shown)]
+    if vain:
+        texts.append(f"In vain attempts at rounds, which were then tried again, {vain} more were missing.")
+    runs = [
+        (record, name) for record, name in zip(group.records, _names(group.records), strict=True) if _absent(record)
+    ]
+    if len(runs) > MOST_TIMELINES:
+        texts.append(f"Drawn are {MOST_TIMELINES} of {len(runs)} runs in which somebody was missing.")
+    lines = _there([charts.timeline(record, name) for record, name in runs[:MOST_TIMELINES]])
+    return Part("Timeline", texts, lines, [table] if table.rows else [])
+
+
+def _absent(record: Record) -> bool:
+    return any(line.clients.lost or line.clients.refused for line in record.lines)
 
 
 def _names(records: Sequence[Record]) -> list[str]:
@@ -97,7 +138,7 @@ def _names(records: Sequence[Record]) -> list[str]:
     names: list[str] = []
     for record in records:
         name = _file_name(f"timeline-{record.path.name}")
-        while name in names:
+        while name.casefold() in (other.casefold() for other in names):
             name += "+"
         names.append(name)
     return names
@@ -108,16 +149,17 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^\w .+()-]", "_", text, flags=re.ASCII)[:100].rstrip(" .")
 
 
-def _missing(shown: Sequence[Drawing]) -> list[str]:
+def _missing(group: Group, shown: Sequence[Drawing]) -> list[str]:
     """Which figures of the weights there are not, and why."""
     names = {drawing.name for drawing in shown}
-    reasons = {
-        "fig2-weights": "No histograms of weights: there are no samples that could be read (snapshots = none, or an "
-        "older version made the runs).",
-        "fig6-dequantizer": "No histograms of dequantized weights: no run with a dequantizer kept samples of them.",
-        "fig7-distances": "No distances between clients: their weights were not sampled. Real devices keep them.",
-    }
-    return [text for name, text in reasons.items() if name not in names]
+    texts = weights.unreadable(group)
+    records = [records[0] for records in group.shown.values()]
+    if "fig2-weights" not in names and not texts:
+        none = records and all(record.config.get("snapshots") == "none" for record in records)
+        texts.append(f"No samples of weights were kept{': snapshots = none' if none else ''}.")
+    elif "fig7-distances" not in names and any((record.path / "devices.json").exists() for record in records):
+        texts.append("The weights of real devices stay there: there are no distances between clients.")
+    return texts
 
 
 def _there(drawings: Sequence[Drawing | None]) -> list[Drawing]:

@@ -17,7 +17,7 @@ from matplotlib.patches import Rectangle
 from prowd.report import charts
 from prowd.report.charts import bytes_a_client
 from prowd.report.groups import Group
-from prowd.report.style import Drawing
+from prowd.report.style import Drawing, colour, dash
 
 from .directories import absent, line, lines, only_group, unrendered, write
 
@@ -79,7 +79,7 @@ def test_convergence_shows_the_average_of_all_clients_over_the_rounds(tmp_path: 
     assert found["prowd"] == [(1, 40), (2, 70)]
     assert legend(drawing) == ["fedavg", "prowd"]
     assert drawing is not None
-    assert (drawing.name, drawing.note) == ("fig4-convergence", "Figure 4 of the paper")
+    assert (drawing.name, drawing.note) == ("fig4-convergence", "As Figure 4 of the paper")
     assert "seeds" not in drawing.caption
 
 
@@ -164,7 +164,8 @@ def test_bars_are_as_high_as_the_table_says(tmp_path: Path) -> None:
             assert abs(bar.get_x() + bar.get_width() / 2 - place) < 0.4, "above its own width"
     assert axes.get_ylim()[0] == pytest.approx(20)  # the lowest end of an interval is 41 − 2.48 %
     assert drawing is not None
-    assert drawing.caption.endswith("bars of error: 95 % confidence interval; the axis begins at 20 %.")
+    assert drawing.caption.endswith("bars of error: 95 % confidence interval.")
+    assert axes.get_ylabel().endswith("(the axis begins at 20)"), "in every format"
 
 
 def test_more_than_eight_methods_are_told_apart_by_hatches(tmp_path: Path) -> None:
@@ -284,3 +285,8 @@ def test_the_timeline_of_clients_that_there_cannot_be(clients: str, rounds: int,
     (marks,) = axes.collections
     assert np.asarray(marks.get_offsets()).tolist() == [[1, 2]]
     assert axes.get_xlim()[1] <= 10**6 + 1
+
+
+def test_no_two_series_look_alike() -> None:
+    looks = {(colour(n), str(dash(n)), charts.MARKS[n % len(charts.MARKS)]) for n in range(24)}
+    assert len(looks) == 24

@@ -189,7 +189,8 @@ def test_unfinished_runs_are_shown_where_there_is_nothing_else(tmp_path: Path) -
     write(tmp_path / "b", lines(0.1, 0.3), rounds=2, method="local", finished=False)
     write(tmp_path / "c", [], rounds=2, method="prowd", finished=False)
     group = only_group(tmp_path)
-    assert {row.method: row.average.mean for row in group.rows} == pytest.approx({"fedavg": 10, "local": 30})
+    assert {row.method: row.average.mean for row in group.rows} == pytest.approx({"fedavg": 10, "local": 10})
+    assert [len(record.lines) for records in group.shown.values() for record in records] == [2, 1], "in figures all"
     assert not group.is_finished
     assert list(group.runs) == ["local", "fedavg", "prowd"]
 
@@ -346,3 +347,24 @@ def test_outcomes_have_the_hash_of_the_weights(tmp_path: Path) -> None:
     facts = json.loads((path / "summary.json").read_text()) | {"weights_sha256": "abc"}
     (path / "summary.json").write_text(json.dumps(facts))
     assert [one.weights_sha256 for one in only_group(path).outcomes] == ["abc"]
+
+
+# What figures show
+
+
+def test_figures_show_the_finished_runs_of_each_method_or_what_there_is(tmp_path: Path) -> None:
+    write(tmp_path / "a0", lines(0.1, 0.2))
+    write(tmp_path / "a1", lines(0.1), seed=1, rounds=2, finished=False)
+    write(tmp_path / "b0", lines(0.3), method="local", rounds=2, finished=False)
+    group = only_group(tmp_path)
+    assert {label: [record.path.name for record in found] for label, found in group.shown.items()} == {
+        "local": ["b0"],
+        "fedavg": ["a0"],
+    }
+    assert list(group.counted) == ["fedavg"], "tables are of finished runs alone"
+
+
+def test_a_variant_is_named_by_what_is_not_a_default(tmp_path: Path) -> None:
+    for number, sparsity in enumerate((0.2, 0.5)):  # 0.2 is the default
+        write(tmp_path / str(number), lines(0.5), method="prowd", options={"sparsity": sparsity})
+    assert list(only_group(tmp_path).runs) == ["prowd", "prowd (sparsity=0.5)"]

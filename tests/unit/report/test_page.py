@@ -21,7 +21,7 @@ HTML = """
     a body button caption code details div figcaption figure footer h1 h2 h3 head header html li link main meta nav p
     pre script section span style summary table tbody td th thead title tr ul
 """
-SVG = "svg clippath defs g image path rect text tspan use"
+SVG = "svg clippath defs g image path pattern rect text tspan use"
 
 
 class Page(HTMLParser):
@@ -197,4 +197,4 @@ def test_the_verdict(averages: dict[str, list[float]], expected: str, tmp_path: 
 
 def test_the_verdict_on_what_is_unfinished(tmp_path: Path) -> None:
     path = write(tmp_path / "a", lines(0.5), rounds=3, finished=False)
-    assert verdict(only_group(path)) == "fedavg: 50.00 % on average over all clients so far."
+    assert verdict(only_group(path)) == "fedavg: 50.00 % on average over all clients (so far: round 1)."

@@ -79,7 +79,7 @@ def test_histograms_count_the_weights_of_each_width_and_of_the_server(tmp_path: 
     }
     assert drawing is not None
     assert drawing.name == "fig2-weights"
-    assert drawing.caption.startswith("Distribution of the weights of conv (sampled, one seed)")
+    assert drawing.caption.startswith("Distribution of the weights of conv (sampled, one seed; v,")
     assert [text.get_text() for text in drawing.figure.legends[0].get_texts()] == [
         "int8 clients", "float32 clients", "server",
     ]  # fmt: skip

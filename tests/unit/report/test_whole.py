@@ -200,7 +200,7 @@ def test_a_run_without_rounds(tmp_path: Path) -> None:
     shown = text_of(quick_report([path], tmp_path / "out"))
     assert "no round is finished yet" in shown
     assert "No accuracy has been measured yet." in shown
-    assert "No histograms of weights" in shown
+    assert "No samples of weights were kept." in shown
 
 
 def test_a_run_of_one_client(tmp_path: Path) -> None:
@@ -208,8 +208,7 @@ def test_a_run_of_one_client(tmp_path: Path) -> None:
     keep_clients(path, 1, {0: ("int4", {"conv": spread()})})
     shown = text_of(quick_report([path], tmp_path / "out"))
     assert "clients: 1 int4" in shown
-    assert "No distances between clients" in shown
-    assert "No histograms of weights" not in shown
+    assert "No samples of weights" not in shown
 
 
 def test_a_run_whose_training_diverged(tmp_path: Path) -> None:
@@ -233,8 +232,8 @@ def test_a_run_on_flower(tmp_path: Path) -> None:
     keep_server(path, 1, {"conv": spread()})
     shown = text_of(quick_report([path], tmp_path / "out"))
     assert "Every client that was asked (2 times in all) took part" in shown
-    assert "Real devices keep them." in shown
-    assert "No histograms of weights" not in shown
+    assert "The weights of real devices stay there" in shown
+    assert "No samples of weights" not in shown
 
 
 def test_a_method_and_data_of_ones_own(tmp_path: Path) -> None:
@@ -345,3 +344,35 @@ def test_what_is_no_run_is_said_to_be_none(name: str, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=f"{name} (is not a directory|holds no run).*accepted: "):
         make_report([tmp_path / name], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_paper_is_set_beside_with_what_differs(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"data": "cifar10", "model": "vgg7", "width": 0.125}
+    for method in ("fedavg", "prowd"):
+        write(tmp_path / method, lines(0.5), method=method, clients="int8:2, float32:2", **settings)
+    report = make_report([tmp_path], tmp_path / "out", files=False)
+    (both,) = report.beside
+    assert both.notes[0].startswith("Ours are not the paper's runs (preset table1-50-50): width 0.125 instead of 1.0;")
+    assert [line.method for line in both.lines] == ["fedavg", "prowd"]
+
+
+def test_what_was_measured_in_validation_is_not_the_paper_s(tmp_path: Path) -> None:
+    write(tmp_path / "a", lines(0.5), clients="int8:2, float32:2", data="cifar10", validation=10)
+    report = quick_report([tmp_path], tmp_path / "out")
+    assert report.beside == []
+    assert "Validation accuracy" in text_of(report)
+    assert "measured on 10 training examples set aside" in text_of(report)
+
+
+def test_a_new_report_leaves_no_figure_of_the_former(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", lines(0.5))
+    stranger = tmp_path / "mine"
+    (stranger / "figures").mkdir(parents=True)
+    (stranger / "figures" / "holiday.png").write_bytes(b"")
+    make_report([path], stranger, files=False)
+    assert (stranger / "figures" / "holiday.png").exists(), "what is not ours is left alone"
+    out = tmp_path / "out"
+    make_report([path], out)
+    assert (out / "figures").exists()
+    make_report([path], out, files=False)
+    assert not (out / "figures").exists()

@@ -10,7 +10,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from prowd.console.watch.sight import PATIENCE, Picture, Reading, Sight, State
@@ -99,8 +98,6 @@ class Follower:
             record = read_record(place)
         except RunError as error:
             return error
-        lines = [line.model_copy(update={"notes": {}}) for line in record.lines]  # notes are the most of it
-        record = replace(record, lines=lines)
         is_cut = _signature(place, *FILES) != signature or not _ends_whole(place / "rounds.jsonl")
         changed = max(found[0] for found in signature if found) / 1e9 if any(signature) else -math.inf
         return Reading(record, changed, is_cut)
