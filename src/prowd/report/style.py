@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -111,13 +112,17 @@ def panels(count: int, *, columns: int = 3, width: float = 2.7, height: float = 
     return figure, grid[:count]
 
 
-def legend_below(figure: Figure, axes: Axes, columns: int = 4) -> None:
-    """One legend for all panels."""
-    handles, labels = axes.get_legend_handles_labels()
-    if len(labels) > 1:
-        widest = 0.5 + 0.075 * max(map(len, labels))  # inches: the key, and a letter of 9 points
+def legend_below(figure: Figure, *panels: Axes, columns: int = 4) -> None:
+    """One legend for all panels: what any of them shows."""
+    found: dict[str, Artist] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if len(found) > 1:
+        widest = 0.5 + 0.075 * max(map(len, found))  # inches: the key, and a letter of 9 points
         fitting = max(1, int(figure.get_figwidth() / widest))
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, fitting, len(labels)))
+        many = min(columns, fitting, len(found))
+        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=many)
 
 
 def save(drawing: Drawing, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:

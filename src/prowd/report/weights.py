@@ -91,7 +91,7 @@ def histograms(group: Group) -> Drawing | None:
         axes.set_xlim(-1.05, 1.05)
     if not layer:  # all that was kept is damaged
         return None
-    legend_below(figure, max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
+    legend_below(figure, *reversed(grid))  # the last panels show most
     what = f"Distribution of the weights of {layer} (sampled, one seed; v, before the weight normalisation of Float32"
     caption = f"{what} clients; within ±1): clients of each width after local training, and the server's model."
     return Drawing(
@@ -146,7 +146,8 @@ def distances(group: Group) -> Drawing | None:
         axes.set_title(fill(method, 22), fontsize=8)
         axes.grid(visible=False)
         _name_clients(axes, clients)
-    figure.colorbar(image, ax=grid, label="1 − cos", shrink=0.8)
+    marks = [top * share for share in (0.0, 0.05, 0.25, 0.5, 1.0)]
+    figure.colorbar(image, ax=grid, label="1 − cos", shrink=0.8, ticks=marks, format="%.2g")
     rounds = sorted({clients[0].round for _, clients, _ in found})
     order = [(width, len(list(those))) for width, those in groupby(str(client.width) for client in found[0][1])]
     caption = (
@@ -207,7 +208,8 @@ def _spread_of(axes: Axes, samples: Samples, round_: int) -> str:
         for number, name in enumerate(own):
             group = name.removeprefix(MODEL).rpartition("/")[0]  # a method may have a model for each width
             label = f"server, {group}" if group else "server"
-            _histogram(axes, server.values[name].double().numpy(), len(widths) + number, label)
+            place = len(widths) + (number + 1 if group else 0)
+            _histogram(axes, server.values[name].double().numpy(), place, label)
     return layer
 
 
