@@ -27,8 +27,8 @@ check: $(STAMP) ## lint and types
 	$(BIN)/mypy
 
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-test: check ## all tests; one worker more than cores, as those with processes of their own wait most of the time
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+test: check ## all tests, a file at a time on each worker: one more than cores, as some tests wait for processes of their own
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 bench: $(STAMP) ## speed of the kernels and the engine, the mask solver against a sort, φ against trivial dequantizers
 	$(BIN)/python -m benchmarks.kernels

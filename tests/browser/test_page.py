@@ -17,8 +17,6 @@ from prowd.report import Report
 from .conftest import HOSTILE, MARKUP, WORD
 from .looking import Browser, contrast
 
-pytestmark = pytest.mark.xdist_group("browser")  # that it starts only once
-
 HEADLINE = 0
 COLUMNS = ["method", "seeds", "int8", "float32", "gap", "average", "against fedavg", "as received"]
 

@@ -338,7 +338,7 @@ def test_a_run_in_use_cannot_be_resumed(copy: Path) -> None:
 
 @pytest.mark.parametrize(("name", "workers"), [("SIGINT", 2), ("SIGTERM", 2)])
 def test_an_interrupted_run_tells_how_to_go_on(name: str, workers: int, tmp_path: Path) -> None:
-    settings = {"clients": "int8:3", "rounds": 200, "seed": 7}  # long enough to be met under way
+    settings = {"clients": "int8:3", "rounds": 80, "seed": 7}  # long enough to be met under way
     source = config_file(tmp_path, **settings)
     process = start("run", source, "--out", "run", "--workers", str(workers), cwd=tmp_path)
     wait_for_rounds(tmp_path / "run", 3, process)
@@ -352,7 +352,7 @@ def test_an_interrupted_run_tells_how_to_go_on(name: str, workers: int, tmp_path
     found = re.search(r"Continue with: prowd (run --resume .+)", out)
     assert found is not None
     assert not (tmp_path / "run" / "summary.json").exists()
-    assert 3 <= len(rounds(tmp_path / "run")) < 200
+    assert 3 <= len(rounds(tmp_path / "run")) < 80
     resumed = call(*found[1].split(), "--workers", "1", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert outcome(tmp_path / "run") == expected(**settings)

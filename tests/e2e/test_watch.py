@@ -28,7 +28,7 @@ from tests.runs import (
     wait_for_rounds,
 )
 
-SETTINGS = {"clients": "int8:2", "rounds": 100, "seed": 3}
+SETTINGS = {"clients": "int8:2", "rounds": 50, "seed": 3}
 
 
 def figures(path: Path) -> list[str]:
@@ -71,12 +71,12 @@ def test_a_killed_run_is_followed_on_when_it_is_resumed(tmp_path: Path) -> None:
     watching = start("watch", "run", "--every", "0.1", cwd=tmp_path)
     assert watching.stdout is not None
     first = [watching.stdout.readline() for _ in range(3)]
-    assert re.fullmatch(r"\d+ of 100 rounds are made\n", first[2])
+    assert re.fullmatch(r"\d+ of 50 rounds are made\n", first[2])
     resumed = call("run", "--resume", "run", "--workers", "1", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     out, err = finish(watching)
     assert (watching.returncode, err) == (0, "")
-    assert "round 100/100" in out
+    assert "round 50/50" in out
     assert all(share in out for share in figures(tmp_path / "run"))
     assert outcome(tmp_path / "run") == expected(**SETTINGS), "whoever watches changes nothing"
 

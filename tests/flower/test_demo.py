@@ -14,7 +14,7 @@ from tests.runs import finish, start, wait_until
 
 from .federations import children_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flower")]  # one after the other, beside all others
+pytestmark = pytest.mark.slow
 
 
 def test_ctrl_c_stops_everything_that_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from prowd.rundir import read_sessions, weights_hash
 
 from .federations import children_of, lines_of, outcome, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flower")]  # one after the other, beside all others
+pytestmark = pytest.mark.slow
 
 CLIENTS = "int4:1, int8:1, float32:1"
 SETTINGS: dict[str, Any] = {"clients": CLIENTS, "method": "fedcomgate", "rounds": 3, "steps": 3, "test_examples": 50}

@@ -24,7 +24,7 @@ from prowd.wire import Parcel, decode_task
 
 from .federations import hostile_app, lines_of, outcome, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flower")]  # one after the other, beside all others
+pytestmark = pytest.mark.slow
 
 CLIENTS = ("int8", "int8", "float32")
 VICTIM, LOW, HIGH = range(3)
