@@ -50,9 +50,9 @@ class Snapshots:
             return round_ in (0, self.last) or str(round_).rstrip("0") in ("1", "2", "5")
         return self.rounds != "none" and round_ in self.rounds
 
-    def wants_client(self, round_: int, rank: int) -> bool:
+    def wants_client(self, rank: int) -> bool:
         """Whether a client's weights are kept, the rank-th of its width: of a large cohort every so many are."""
-        return self.wants(round_) and rank % max(1, -(-self.cohort // MOST_CLIENTS)) == 0
+        return rank % max(1, -(-self.cohort // MOST_CLIENTS)) == 0
 
     def keep_client(self, round_: int, client: int, weights: Weights) -> None:
         """Keep samples of a device's weights after its local training, as the codes that it holds."""

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = ["complete_config", "read_pairs", "set_option"]
+__all__ = ["complete_config", "read_pairs", "set_option", "tensorboard_option"]
 
 set_option = click.option(
     "-s",
@@ -18,6 +18,13 @@ set_option = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     help="Change a setting; repeatable. Dotted names reach into tables.",
+)
+
+tensorboard_option = click.option(
+    "--tensorboard",
+    is_flag=True,
+    help="Write event files too, round by round: look on with `tensorboard --logdir DIR/tensorboard`. "
+    "Needs prowd[tensorboard].",
 )
 
 

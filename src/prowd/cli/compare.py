@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from prowd.cli.arguments import complete_config, read_pairs, set_option
+from prowd.cli.arguments import complete_config, read_pairs, set_option, tensorboard_option
 from prowd.cli.main import INTERRUPTED, main
 from prowd.cli.report import check_report, closing_page, open_option, report_option
 
@@ -41,12 +41,7 @@ __all__ = ["compare"]
     "--baseline", metavar="NAME", help="The method that others are compared with. Default: fedavg, or the first."
 )
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes at work at once. Default: one a core.")
-@click.option(
-    "--tensorboard",
-    is_flag=True,
-    help="Write event files too, round by round: look on with `tensorboard --logdir DIR/tensorboard`. "
-    "Needs prowd[tensorboard].",
-)
+@tensorboard_option
 @report_option
 @open_option
 def compare(

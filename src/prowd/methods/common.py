@@ -158,8 +158,7 @@ def local_round(
     if task.settings.get(MEASURE_RECEIVED):
         metrics["accuracy_received"] = accuracy(model, device.test, scene.device)
     metrics["loss"] = fit(model, device.train, scene, task.round, task.client, correction)
-    rank = sum(client.width == device.spec.width and client.id < device.spec.id for client in scene.clients)
-    if device.snapshots is not None and device.snapshots.wants_client(task.round, rank):
+    if device.snapshots is not None and device.snapshots.wants(task.round) and _is_sampled(scene, device):
         trained = model.weights()
         samples = {name: trained[name] for name in scene.architecture.shapes}
         device.snapshots.keep_client(task.round, task.client, samples)
@@ -169,6 +168,12 @@ def local_round(
         trained = model.weights()
         device.memory.save(task.round, {gain: trained[gain] for gain in gains})
     return model, metrics
+
+
+def _is_sampled(scene: Scene, device: Device) -> bool:
+    """Whether a client is among those of its width whose weights are kept."""
+    rank = sum(client.width == device.spec.width and client.id < device.spec.id for client in scene.clients)
+    return device.snapshots is not None and device.snapshots.wants_client(rank)
 
 
 def uplink(scene: Scene, client: ClientSpec, weights: Weights) -> dict[str, QTensor]:
