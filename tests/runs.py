@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import json
 import os
+import pty
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -196,3 +200,30 @@ def wait_for_rounds(path: Path, count: int, process: subprocess.Popen[str]) -> N
         return file.exists() and file.read_bytes().count(b"\n") >= count
 
     wait_until(reached, f"{count} rounds in {file}")
+
+
+def on_a_terminal(*arguments: object, cwd: Path, rows: int, columns: int) -> tuple[subprocess.Popen[bytes], int]:
+    """The command line in a terminal of its own: the process, and our end of the terminal."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    env = {key: value for key, value in environment().items() if key not in {"COLUMNS", "NO_COLOR"}}
+    process = subprocess.Popen(
+        [PROWD, *map(str, arguments)],
+        cwd=cwd,
+        env={**env, "TERM": "xterm-256color"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    return process, ours
+
+
+def read_to_the_end(terminal: int) -> bytes:
+    """All that is still written to a terminal."""
+    written = b""
+    with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
+        while chunk := os.read(terminal, 65536):
+            written += chunk
+    os.close(terminal)
+    return written

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import pty
 import re
 import signal
-import struct
 import subprocess
-import termios
 from pathlib import Path
 
 import pytest
@@ -33,7 +28,9 @@ from tests.runs import (
     environment,
     expected,
     finish,
+    on_a_terminal,
     outcome,
+    read_to_the_end,
     rounds,
     run_tiny,
     samples,
@@ -360,23 +357,9 @@ def test_an_interrupted_run_tells_how_to_go_on(name: str, workers: int, tmp_path
 
 def test_the_bar_on_a_terminal(tmp_path: Path) -> None:
     source = config_file(tmp_path, clients="int8:2, int6:1", rounds=8)
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
-    env = {key: value for key, value in environment().items() if key not in {"COLUMNS", "NO_COLOR"}}
-    process = subprocess.Popen(
-        [PROWD, "run", source, "--out", "run", "--workers", "1"],
-        cwd=tmp_path,
-        env={**env, "TERM": "xterm-256color"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    written = b""
-    with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
-        while chunk := os.read(ours, 65536):
-            written += chunk
-    os.close(ours)
+    arguments = ("run", source, "--out", "run", "--workers", "1")
+    process, terminal = on_a_terminal(*arguments, cwd=tmp_path, rows=50, columns=160)
+    written = read_to_the_end(terminal)
     assert process.wait(60) == 0, written
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
     frames = [frame for frame in re.split(r"[\r\n]+", text) if re.match(r"round \d/8 ━", frame)]

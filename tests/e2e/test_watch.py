@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import pty
 import re
 import signal
-import struct
-import subprocess
-import termios
 from pathlib import Path
 
 from tests.runs import (
-    PROWD,
     ask,
     call,
     config_file,
-    environment,
     expected,
     finish,
+    on_a_terminal,
     outcome,
+    read_to_the_end,
     sets,
     start,
     summary,
@@ -97,24 +91,10 @@ def test_ctrl_c_ends_the_watching_and_not_the_run(tmp_path: Path) -> None:
 def test_a_comparison_on_a_terminal(tmp_path: Path) -> None:
     source = config_file(tmp_path, clients="int8:2, int6:1", rounds=6)
     (tmp_path / "both").mkdir()
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    env = {key: value for key, value in environment().items() if key not in {"COLUMNS", "NO_COLOR"}}
-    watching = subprocess.Popen(
-        [PROWD, "watch", "both", "--every", "0.1"],
-        cwd=tmp_path,
-        env={**env, "TERM": "xterm-256color"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    written = os.read(ours, 65536)  # it waits for what is to come
+    watching, terminal = on_a_terminal("watch", "both", "--every", "0.1", cwd=tmp_path, rows=24, columns=80)
+    written = os.read(terminal, 65536)  # it waits for what is to come
     comparing = start("compare", source, "--methods", "fedavg,local", "--seeds", "0", "--out", "both", cwd=tmp_path)
-    with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
-        while chunk := os.read(ours, 65536):
-            written += chunk
-    os.close(ours)
+    written += read_to_the_end(terminal)
     finish(comparing)
     assert comparing.returncode == 0
     assert watching.wait(60) == 0, written
