@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -77,5 +78,7 @@ def refuses_to_begin_below_its_quorum(federation: LocalFederation, control: Cont
     more = run_config({"rounds": 4}, resume=str(path), quorum=3, join=30.0)
     how, details = outcome(federation, control, control.start(app, more))
     assert how == "failed"
-    assert "2 of the 3 devices that are needed introduced themselves in 30 s; missing: 2" in details
+    # on a very busy machine one of the other two may be late as well
+    said = r"[0-2] of the 3 devices that are needed introduced themselves in 30 s; missing: (\d, )*2\b"
+    assert re.search(said, details), details
     assert (path / "rounds.jsonl").read_bytes() == before
