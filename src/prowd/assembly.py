@@ -114,13 +114,14 @@ def make_partition(config: RunConfig, dataset: Dataset) -> Partition:
 
 def make_scene(config: RunConfig, architecture: Architecture, clients: tuple[ClientSpec, ...]) -> Scene:
     """The scene as both sides know it: without the server's own images."""
+    horizon = config.rounds if config.decay == "cosine" else 0
     scene = Scene(
         architecture=architecture,
         clients=clients,
         seed=config.seed,
         uplink=config.uplink,
         rescale=config.rescale,
-        local=LocalSettings(config.steps, config.batch, config.augment, config.lowbit, config.float32),
+        local=LocalSettings(config.steps, config.batch, config.augment, config.lowbit, config.float32, horizon),
         device=torch.device(config.device),
         kernel=config.kernel,
     )

@@ -20,7 +20,7 @@ from prowd.lowbit.model import LowBitSettings
 from prowd.methods import anchored
 from prowd.models import MODELS, Layer
 from prowd.options import all_options, check_depth, explain, make_method, override, own_options
-from prowd.scene import Operation, Rescale, Uplink
+from prowd.scene import Decay, Operation, Rescale, Uplink
 from prowd.settings import read_settings
 from prowd.snapshots import Rounds
 
@@ -94,6 +94,7 @@ class RunConfig(BaseModel):
     augment: Annotated[tuple[Operation, ...], BeforeValidator(_split)] = ()
     lowbit: LowBitSettings = Field(default_factory=LowBitSettings)
     float32: FloatSettings = Field(default_factory=FloatSettings)
+    decay: Decay = Field("none", description="how learning rates fall from round to round")
     # how it is run
     evaluate_every: Count = 1
     snapshots: Annotated[Rounds, BeforeValidator(_split_rounds)] = Field(

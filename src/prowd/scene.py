@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -15,11 +16,12 @@ from prowd.lowbit.kernels import KernelChoice
 from prowd.lowbit.model import LowBitSettings
 from prowd.models import Architecture
 
-__all__ = ["ClientSpec", "LocalSettings", "Operation", "Rescale", "Scene", "Uplink"]
+__all__ = ["ClientSpec", "Decay", "LocalSettings", "Operation", "Rescale", "Scene", "Uplink"]
 
 Operation = Literal["crop", "flip", "rotate"]
 Uplink = Literal["ternary", "native"]
 Rescale = Literal["none", "layer", "channel"]
+Decay = Literal["none", "cosine"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class LocalSettings:
     augment: tuple[Operation, ...] = ()
     lowbit: LowBitSettings = field(default_factory=LowBitSettings)
     float32: FloatSettings = field(default_factory=FloatSettings)
+    horizon: int = 0
+    """Rounds in which the learning rates fall along half a cosine, towards nothing; 0: they stay as they are."""
+
+    def pace(self, round_: int) -> float:
+        """What the learning rates are multiplied by in a round, counted from 1."""
+        return (1 + math.cos(math.pi * (round_ - 1) / self.horizon)) / 2 if self.horizon else 1.0
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,9 @@ class Session:
                 config = config.model_copy(update={"method_sha256": ""})
             if config.version != __version__:
                 log.warning("%s was begun by prowd %s and goes on with %s", path, config.version, __version__)
+            if config.decay != "none" and settings.get("rounds", config.rounds) != config.rounds:
+                found = f"{settings['rounds']}, but the learning rates fall in the course of {config.rounds}"
+                raise ConfigError(f"rounds: {found}; accepted: {config.rounds}, or a new run")
             raw = load_data(config, as_arrays(data), progress)
             config = check_same(validate(override(config.model_dump(), settings)), raw)
             dataset = as_used(config, raw)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import prowd
+from prowd.errors import ConfigError
 from prowd.rundir import RunDir
 from tests.runs import call, config_file, expected, finish, outcome, rounds, run_tiny, start, wait_for_rounds
 
@@ -67,6 +68,17 @@ class Disk:
         monkeypatch.setattr(owner, name, guarded)
 
 
+def cut_power_in(round_: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = RunDir.append
+
+    def append(self: RunDir, line: Mapping[str, Any]) -> None:
+        if line["round"] == round_:
+            raise PowerCut
+        write(self, line)
+
+    monkeypatch.setattr(RunDir, "append", append)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_power_cut_at_any_write_changes_nothing(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**SHORT, "method": method}
@@ -90,21 +102,30 @@ def test_a_power_cut_at_any_write_changes_nothing(method: str, tmp_path: Path, m
 
 def test_clients_remember_as_far_back_as_the_older_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**SHORT, "method": "local", "cohort": "all", "rounds": 6}
-    write = RunDir.append
-
-    def append(self: RunDir, line: Mapping[str, Any]) -> None:
-        if line["round"] == 5:
-            raise PowerCut
-        write(self, line)
-
     with monkeypatch.context() as patch:
-        patch.setattr(RunDir, "append", append)
+        cut_power_in(5, patch)
         with pytest.raises(PowerCut):
             run_tiny(tmp_path / "run", **settings)
     newest = tmp_path / "run" / "checkpoints" / "round-000004.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1])
     prowd.run(resume=tmp_path / "run", workers=1)
     assert outcome(tmp_path / "run") == expected(**settings)
+
+
+def test_a_run_whose_rates_fall_resumes_to_what_it_is_but_is_not_made_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**SHORT, "decay": "cosine"}
+    assert expected(**settings) != expected(**SHORT)
+    path = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        cut_power_in(2, patch)
+        with pytest.raises(PowerCut):
+            run_tiny(path, **settings)
+    with pytest.raises(ConfigError, match="rounds: 4, but the learning rates fall in the course of 3; accepted: 3, or"):
+        prowd.run(resume=path, rounds=4, workers=1)
+    prowd.run(resume=path, rounds=3, workers=1)
+    assert outcome(path) == expected(**settings)
 
 
 @pytest.mark.parametrize(("method", "before", "after"), [("fedavg", 1, 2), ("local", 2, 1)])

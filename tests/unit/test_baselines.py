@@ -176,6 +176,24 @@ def test_the_correction_is_the_drift_of_a_step(tmp_path: Path) -> None:
             torch.testing.assert_close(after[f"{DELTA}{name}"].value(), drift)
 
 
+def test_the_correction_is_counted_at_full_pace(tmp_path: Path) -> None:
+    given = scene(FLOAT32, FLOAT32, steps=5)
+    given = replace(given, local=replace(given.local, horizon=4))
+    method, paces = FedComGate(gamma=1), (1.0, (1 + 0.5**0.5) / 2)
+    states = [played(method, given, tmp_path / str(rounds), rounds=rounds) for rounds in (1, 2)]
+    played(method, given, tmp_path / "3", rounds=3)
+    for client in given.clients:
+        first, second, third = (device(client, tmp_path / n).memory.load(before=9) for n in "123")
+        assert first is not None
+        assert second is not None
+        assert third is not None
+        for name in given.architecture.shapes:
+            moved = [first[f"own/{name}"].value(), second[f"own/{name}"].value()]
+            drifts = [state.memory[name] - own for state, own in zip(states, moved, strict=True)]
+            expected = sum(drift / (5 * pace) for drift, pace in zip(drifts, paces, strict=True))
+            torch.testing.assert_close(third[f"{DELTA}{name}"].value(), expected)
+
+
 def test_step_sizes_are_what_a_unit_of_gradient_moves() -> None:
     given = scene(INT8, FLOAT32)
     local = replace(given.local, float32=FloatSettings(lr=0.5, momentum=0.75, update_exponent=1))

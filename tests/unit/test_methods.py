@@ -217,6 +217,22 @@ def test_training_starts_from_what_was_received(width: Bitwidth, tmp_path: Path)
     assert not player.memory.folder.exists()
 
 
+@pytest.mark.parametrize("method", [FedAvg(), Local()], ids=lambda method: method.name)
+@pytest.mark.parametrize("width", [INT8, FLOAT32], ids=str)
+def test_rates_fall_along_a_cosine(method: Method, width: Bitwidth, tmp_path: Path) -> None:
+    given = scene(width, steps=5)
+    falling = replace(given, local=replace(given.local, horizon=3))
+    player, start = device(given.clients[0], tmp_path), method.init(given)
+    for round_, pace in ((1, 1.0), (2, 0.75), (3, 0.25)):
+        model = build_model(given, width, FedAvg().dispatch(given, start, player.spec), round_, 0, pace)
+        loss = fit(model, player.train, given, round_, 0)
+        fresh = device(given.clients[0], tmp_path / str(round_))  # one that has no model of its own yet
+        sent = play(method, falling, fresh, replace(start, round=round_ - 1))
+        assert sent.metrics["loss"] == loss
+    assert [falling.local.pace(round_) for round_ in (1, 2, 3)] == pytest.approx([1.0, 0.75, 0.25])
+    assert {given.local.pace(round_) for round_ in (1, 2, 1000)} == {1.0}
+
+
 def values(weights: Weights) -> dict[str, Tensor]:
     return {name: tensor.codes for name, tensor in weights.items()}
 

@@ -149,10 +149,11 @@ def local_round(
     rate: float = 1.0,
     correction: Correction | None = None,
 ) -> tuple[Model, dict[str, float]]:
-    """Measure the model as received, train it, measure it again (as far as the task asks)."""
+    """Measure the model as received, train it at the round's pace, measure it again (as far as the task asks)."""
     gains = [gain_name(layer) for layer in scene.architecture.weight_layers]
     own_gains = device.spec.width.is_float and not set(gains) & set(weights)  # they are neither sent nor received
     remembered = (device.memory.load(task.round) or {}) if own_gains else {}
+    rate *= scene.local.pace(task.round)
     model = build_model(scene, device.spec.width, {**weights, **remembered}, task.round, task.client, rate)
     metrics: dict[str, float] = {}
     if task.settings.get(MEASURE_RECEIVED):

@@ -69,19 +69,20 @@ class FedComGate:
         return replace(advanced(scene, state, updates, self.gamma), memory=mean_movement(weights, updates))
 
     def _deltas(self, scene: Scene, task: Task, device: Device) -> dict[str, Tensor]:
-        """δ_n in units of weights a step: how much further than the mean this client goes, step by step."""
+        """δ_n in units of weights a step: how much further than the mean this client goes, at full pace."""
         known = device.memory.load(task.round)
         if known is None:
             return {name: torch.zeros(shape) for name, shape in scene.architecture.shapes.items()}
         deltas: dict[str, Tensor] = {}
+        steps = scene.local.steps * scene.local.pace(task.round - 1)
         for name in scene.architecture.shapes:
             drift = task.weights[f"{MEAN}{name}"].value() - known[f"{OWN}{name}"].value()
-            deltas[name] = known[f"{DELTA}{name}"].value() + drift / scene.local.steps
+            deltas[name] = known[f"{DELTA}{name}"].value() + drift / steps
         return deltas
 
 
 def step_sizes(scene: Scene, width: Bitwidth) -> list[float]:
-    """η of every layer: how far a lasting unit of gradient moves a weight in a step."""
+    """η of every layer: how far a lasting unit of gradient moves a weight in a step, at full pace."""
     if width.is_float:
         settings = scene.local.float32
         return [rate / (1 - settings.momentum) for rate in settings.rates(scene.architecture)]
