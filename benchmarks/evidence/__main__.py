@@ -12,11 +12,13 @@ from pathlib import Path
 import prowd
 from benchmarks.evidence.claims import claims, read_evidence, to_markdown
 from benchmarks.evidence.publish import publish
+from prowd.settings import read_suggestion
 
 FEW = ["local", "fedavg", "fedpaq", "fedgroupedavg-asymmetric", "prowd"]
-METHODS: dict[str, list[str] | None] = {
-    "table1-50-50-cpu": None,  # those that the preset suggests
-    "table1-80-20-cpu": None,
+PARTS = ["prowd-deq", "prowd-swa"]
+METHODS = {
+    "table1-50-50-cpu": [*read_suggestion("table1-50-50-cpu").methods, *PARTS],
+    "table1-80-20-cpu": [*read_suggestion("table1-80-20-cpu").methods, *PARTS],
     "table2-cpu": FEW,
     "multibit-cpu": FEW,
 }
