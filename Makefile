@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench peers fuzz clean
+.PHONY: help run test check bench evidence peers fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ bench: $(STAMP) ## speed of the kernels and the engine, the mask solver against 
 	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.selection
 	$(BIN)/python -m benchmarks.dequantizer
+
+evidence: $(STAMP) ## the paper's experiments scaled down, on CIFAR-10, and its claims; hours, resumable
+	$(BIN)/python -m benchmarks.evidence
 
 peers: $(STAMP) ## rounds of prowd, a bare loop, Flower's simulation and pfl; installs the last two apart
 	$(BIN)/python -m benchmarks.peers

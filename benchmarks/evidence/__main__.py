@@ -15,10 +15,10 @@ from benchmarks.evidence.publish import publish
 from prowd.settings import read_suggestion
 
 FEW = ["local", "fedavg", "fedpaq", "fedgroupedavg-asymmetric", "prowd"]
-PARTS = ["prowd-deq", "prowd-swa"]
+MORE = ["prowd-deq", "prowd-swa", "prowd-plus"]
 METHODS = {
-    "table1-50-50-cpu": [*read_suggestion("table1-50-50-cpu").methods, *PARTS],
-    "table1-80-20-cpu": [*read_suggestion("table1-80-20-cpu").methods, *PARTS],
+    "table1-50-50-cpu": [*read_suggestion("table1-50-50-cpu").methods, *MORE],
+    "table1-80-20-cpu": [*read_suggestion("table1-80-20-cpu").methods, *MORE],
     "table2-cpu": FEW,
     "multibit-cpu": FEW,
 }
@@ -29,6 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=METHODS, nargs="+", default=list(METHODS), help="some of the comparisons")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--workers", type=int, help="runs at once (default: one a core)")
     parser.add_argument("--runs", type=Path, default=Path("runs/evidence"), help="where runs are made")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where what is kept of them goes")
     parser.add_argument("--claims", action="store_true", help="run nothing, judge what is there")
@@ -36,7 +37,8 @@ def main() -> None:
     for name in arguments.only:
         if not arguments.claims:
             place = arguments.runs / name
-            prowd.compare(name, methods=METHODS[name], seeds=arguments.seeds, out=place, progress=True)
+            seeds, workers = arguments.seeds, arguments.workers
+            prowd.compare(name, methods=METHODS[name], seeds=seeds, out=place, workers=workers, progress=True)
             publish(place, arguments.results / name)
     there = [arguments.results / name for name in arguments.only if (arguments.results / name).is_dir()]
     print(to_markdown(claim for folder in there for claim in claims(read_evidence(folder))))

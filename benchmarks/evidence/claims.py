@@ -109,7 +109,11 @@ def claims(evidence: Evidence) -> list[Claim]:
         made += [_average(evidence, one, other) for one, other in pairs]
     if HIGH in widths and LOW in widths:
         made += _mixed(evidence)
-    made += [_of_width(evidence, "prowd", "fedavg", width) for width in sorted(widths, key=_bits)]
+    ordered = sorted(widths, key=_bits)
+    made += [_of_width(evidence, "prowd", "fedavg", width) for width in ordered]
+    if "prowd-plus" in evidence.outcomes:  # our own, and our own goal
+        rivals = [name for name in ("fedavg", "fedpaq", "prowd") if name in evidence.outcomes]
+        made += [_of_width(evidence, "prowd-plus", other, width) for other in rivals for width in ordered]
     return made
 
 

@@ -7,6 +7,7 @@ from prowd.methods.fedpaq import FedCom, FedPaq
 from prowd.methods.fedprox import FedProx
 from prowd.methods.grouped import FedGroupedAvg, FedGroupedAvgAsymmetric
 from prowd.methods.local import Local
+from prowd.methods.plus import ProWDPlus
 from prowd.methods.prowd import ProWD, ProWDDeq, ProWDSwa
 from prowd.methods.registry import METHODS, anchored, find_method, method_hash
 
@@ -26,6 +27,7 @@ __all__ = [
     "Notes",
     "ProWD",
     "ProWDDeq",
+    "ProWDPlus",
     "ProWDSwa",
     "ServerState",
     "Slot",

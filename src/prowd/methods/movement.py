@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from prowd.bits import FLOAT32, Bitwidth
+from prowd.bits import FLOAT32, INT2, Bitwidth
 from prowd.methods import common
-from prowd.quantize import QTensor, encode
+from prowd.quantize import QTensor, Rate, clip_codes, encode
 from prowd.wire import Update
 
-__all__ = ["mean_movement", "movement", "scaled_codes", "stepped"]
+__all__ = ["mean_movement", "movement", "nearest_ternary", "residue", "scaled_codes", "stepped"]
 
 
 def movement(trained: QTensor, received: QTensor, target: Bitwidth, random: torch.Generator) -> QTensor:
@@ -30,6 +30,30 @@ def movement(trained: QTensor, received: QTensor, target: Bitwidth, random: torc
     uniform = torch.rand(moved.shape, generator=random, dtype=torch.float32)
     codes = torch.floor(moved / 2.0**exponent + uniform) if exponent else moved
     return QTensor(codes.to(torch.int16), target, 2.0**exponent * target.steps / trained.width.steps)
+
+
+def nearest_ternary(moved: Tensor, width: Bitwidth) -> QTensor:
+    """The three-level tensor L·t, t in {−1, 0, 1}, nearest to a movement of whole code steps: least squared error.
+
+    Entries of at least θ steps become ±L, L being their mean size; the best θ has the largest (Σ|x|)² / count of what
+    it keeps. All this is whole numbers, counted by size; L has 8 bits, as a learning rate has on such a device.
+    """
+    size = moved.abs().flatten().to(torch.int64)
+    found = torch.bincount(size).double()
+    kept = found.flip(0).cumsum(0).flip(0)  # entries of each size and larger ones
+    total = (found * torch.arange(len(found))).flip(0).cumsum(0).flip(0)
+    if len(found) < 2:  # nothing moved
+        return QTensor(torch.zeros(moved.shape, dtype=torch.int16), INT2)
+    threshold = 1 + int((total[1:].square() / kept[1:]).argmax())
+    level = Rate.nearest(float(total[threshold] / kept[threshold])).value
+    codes = moved.sign() * (moved.abs() >= threshold)
+    return QTensor(codes.to(torch.int16), INT2, level * INT2.steps / width.steps)
+
+
+def residue(moved: Tensor, sent: QTensor, width: Bitwidth) -> QTensor:
+    """What a message leaves unsaid of a movement, in whole code steps that the device can hold."""
+    said = sent.codes.double() * (sent.scale / INT2.steps * width.steps)
+    return QTensor(clip_codes(torch.round(moved - said), width).to(torch.int16), width)
 
 
 def scaled_codes(values: Tensor, width: Bitwidth) -> QTensor:

@@ -21,6 +21,7 @@ from prowd.methods.fedpaq import FedCom, FedPaq
 from prowd.methods.fedprox import FedProx
 from prowd.methods.grouped import FedGroupedAvg, FedGroupedAvgAsymmetric
 from prowd.methods.local import Local
+from prowd.methods.plus import ProWDPlus
 from prowd.methods.prowd import ProWD, ProWDDeq, ProWDSwa
 
 __all__ = ["METHODS", "anchored", "find_method", "method_hash"]
@@ -37,6 +38,7 @@ _ALL = (
     ProWD,
     ProWDDeq,
     ProWDSwa,
+    ProWDPlus,
 )
 METHODS: dict[str, type[Method]] = {method.name: method for method in _ALL}
 

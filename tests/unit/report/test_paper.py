@@ -79,7 +79,7 @@ def altered(table: PaperTable, method: str, column: str, by: float) -> PaperTabl
 def test_the_tables_are_there_in_the_papers_order() -> None:
     assert list(TABLES) == NAMES
     assert {name: list(table.methods) for name, table in TABLES.items()} == ROWS
-    assert {method for table in load() for method in table.methods} == set(METHODS)
+    assert {method for table in load() for method in table.methods} == set(METHODS) - {"prowd-plus"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,82 @@
+"""Dequantization with side information: the server knows what it sent, and a ternary message says where that went.
+
+A client received the code values μ and moved them. Taking the movement of a tensor for Gaussian with deviation σ, what
+came back is known up to an interval, the one that Q_Int2 rounds to the level that arrived, and its best estimate is the
+mean of N(μ, σ²) truncated to that interval. σ is the one for which as many weights should have changed their level as
+did: no byte is needed for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from prowd.bits import Bitwidth
+
+__all__ = ["drift_of", "posterior_mean"]
+
+SMALLEST, LARGEST, HALVINGS = 2.0**-14, 2.0, 40  # of σ, and of the interval in which it is looked for
+ROOT = math.sqrt(2)
+
+
+def drift_of(received: Tensor, levels: Sequence[Tensor], width: Bitwidth) -> float:
+    """σ of a tensor that clients of a width received as ``received`` and sent back as ternary ``levels``."""
+    mean, edge = received.double(), _edge(width)
+    before = (mean > edge).double() - (mean < -edge).double()
+    changed = sum(int((codes != before).sum()) for codes in levels) / sum(codes.numel() for codes in levels)
+    low, high = _interval(before, edge, math.inf)
+    least, most = SMALLEST, LARGEST
+    for _ in range(HALVINGS):
+        sigma = math.sqrt(least * most)
+        stays = _below((high - mean) / sigma) - _below((low - mean) / sigma)
+        if 1 - float(stays.mean()) < changed:
+            least = sigma
+        else:
+            most = sigma
+    return math.sqrt(least * most)
+
+
+def posterior_mean(received: Tensor, levels: Tensor, sigma: float, width: Bitwidth) -> Tensor:
+    """E[w | w ~ N(received, σ²), Q_Int2(w) = levels / 2], within what a width can hold."""
+    mean = received.double()
+    low, high = _interval(levels, _edge(width), width.max_code / width.steps)
+    a, b = (low - mean) / sigma, (high - mean) / sigma
+    mirrored = a > 0  # an interval above the mean is looked at from the other side: all are below it, or have it inside
+    shift = _shift(torch.where(mirrored, -b, a), torch.where(mirrored, -a, b))
+    found = mean + sigma * torch.where(mirrored, -shift, shift)
+    return torch.minimum(torch.maximum(found, low), high).float()
+
+
+def _shift(a: Tensor, b: Tensor) -> Tensor:
+    """Mean of the standard normal between a and b, a ≤ 0: (density(a) − density(b)) / (probability up to b − up to a).
+
+    Where b is negative too, both are divided by the density at b, which may be too small for a number.
+    """
+    inside = (_density(a) - _density(b)) / (_below(b) - _below(a))
+    ratio = torch.exp((b.square() - a.square()) / 2)
+    scaled = torch.special.erfcx(-b / ROOT) - ratio * torch.special.erfcx(-a / ROOT)
+    return torch.where(b < 0, math.sqrt(2 / math.pi) * (ratio - 1) / scaled, inside)
+
+
+def _edge(width: Bitwidth) -> float:
+    """Halfway between the largest code that Q_Int2 rounds to 0 and the next; a quarter itself rounds to even, to 0."""
+    return (width.steps // 4 + 0.5) / width.steps
+
+
+def _interval(levels: Tensor, edge: float, end: float) -> tuple[Tensor, Tensor]:
+    """Where the values of ternary levels lie."""
+    low = torch.where(levels > 0, edge, torch.where(levels < 0, -end, -edge)).double()
+    high = torch.where(levels > 0, end, torch.where(levels < 0, -edge, edge)).double()
+    return low, high
+
+
+def _density(x: Tensor) -> Tensor:
+    return torch.exp(-0.5 * x.square()) / math.sqrt(2 * math.pi)
+
+
+def _below(x: Tensor) -> Tensor:
+    """Probability that a standard normal number is below x, exact in both tails."""
+    return 0.5 * torch.erfc(-x / ROOT)
