@@ -1,7 +1,7 @@
-"""Make the evidence, publish it, and see what it says of the paper's claims.
+"""Make the evidence, keep it, and see what it says of the paper's claims.
 
 ``python -m benchmarks.evidence`` runs what is missing under runs/evidence (resumable: interrupt it when you like),
-copies what is finished to results/, and prints a table of claims. ``--claims`` only reads results/.
+copies what is finished to results/, and prints what was found, claim by claim. ``--claims`` only reads results/.
 """
 
 from __future__ import annotations
@@ -10,24 +10,15 @@ import argparse
 from pathlib import Path
 
 import prowd
-from benchmarks.evidence.claims import claims, read_evidence, to_markdown
+from benchmarks.evidence.claims import changes, claims, read_evidence, to_markdown
+from benchmarks.evidence.plans import PLANS
 from benchmarks.evidence.publish import publish
-from prowd.settings import read_suggestion
-
-FEW = ["local", "fedavg", "fedpaq", "fedgroupedavg-asymmetric", "prowd"]
-MORE = ["prowd-deq", "prowd-swa", "prowd-plus"]
-METHODS = {
-    "table1-50-50-cpu": [*read_suggestion("table1-50-50-cpu").methods, *MORE],
-    "table1-80-20-cpu": [*read_suggestion("table1-80-20-cpu").methods, *MORE],
-    "table2-cpu": FEW,
-    "multibit-cpu": FEW,
-}
 
 
 def main() -> None:
-    """Run, publish, judge."""
+    """Run, keep, judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=METHODS, nargs="+", default=list(METHODS), help="some of the comparisons")
+    parser.add_argument("--only", choices=PLANS, nargs="+", default=list(PLANS), help="some of the comparisons")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--workers", type=int, help="runs at once (default: one a core)")
     parser.add_argument("--runs", type=Path, default=Path("runs/evidence"), help="where runs are made")
@@ -36,12 +27,26 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.only:
         if not arguments.claims:
-            place = arguments.runs / name
-            seeds, workers = arguments.seeds, arguments.workers
-            prowd.compare(name, methods=METHODS[name], seeds=seeds, out=place, workers=workers, progress=True)
-            publish(place, arguments.results / name)
-    there = [arguments.results / name for name in arguments.only if (arguments.results / name).is_dir()]
-    print(to_markdown(claim for folder in there for claim in claims(read_evidence(folder))))
+            _make(name, arguments)
+    found = {name: read_evidence(path) for name in PLANS if (path := arguments.results / name).is_dir()}
+    for name in arguments.only:
+        if name in found:
+            against = found.get(PLANS[name].against)
+            print(to_markdown(changes(against, found[name]) if against else claims(found[name])), end="\n\n")
+
+
+def _make(name: str, arguments: argparse.Namespace) -> None:
+    plan, place = PLANS[name], arguments.runs / name
+    prowd.compare(
+        plan.preset,
+        methods=plan.methods,
+        seeds=arguments.seeds,
+        out=place,
+        workers=arguments.workers,
+        progress=True,
+        **plan.settings,
+    )
+    publish(place, arguments.results / name)
 
 
 if __name__ == "__main__":

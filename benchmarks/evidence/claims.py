@@ -13,7 +13,7 @@ from prowd.comparison.formats import interval
 from prowd.records import find_records
 from prowd.report.paper import AVERAGE, GAP, load
 
-__all__ = ["Claim", "Evidence", "claims", "printed", "read_evidence", "to_markdown", "verdict"]
+__all__ = ["Claim", "Evidence", "changes", "claims", "printed", "read_evidence", "to_markdown"]
 
 BASELINES = (
     "local",
@@ -51,20 +51,23 @@ class Claim:
     name: str
     what: str
     differences: Sequence[float]
+    words: tuple[str, str] = ("holds", "does not hold")
+    """What to call it when the difference is above zero, and when it is below."""
 
     @property
     def found(self) -> Estimate | None:
         """The mean difference and its 95 % confidence interval over seeds."""
         return estimate(self.differences) if self.differences else None
 
-
-def verdict(found: Estimate | None) -> str:
-    """Whether an interval decides that a difference is above zero, or below."""
-    if found is None or found.half is None:
-        return "not run"
-    if not found.excludes_zero:
-        return "not decided"
-    return "holds" if found.mean > 0 else "does not hold"
+    @property
+    def verdict(self) -> str:
+        """Whether the interval decides that the difference is above zero, or below."""
+        found = self.found
+        if found is None or found.half is None:
+            return "too few runs"
+        if not found.excludes_zero:
+            return "not decided"
+        return self.words[0] if found.mean > 0 else self.words[1]
 
 
 def read_evidence(folder: Path) -> Evidence:
@@ -117,6 +120,18 @@ def claims(evidence: Evidence) -> list[Claim]:
     return made
 
 
+def changes(before: Evidence, after: Evidence) -> list[Claim]:
+    """What the settings of a comparison change in the methods that it shares with another, seed by seed."""
+    made: list[Claim] = []
+    for method, runs in after.outcomes.items():
+        others = before.outcomes.get(method, {})
+        seeds = [seed for seed in runs if seed in others]
+        for width in sorted({width for run in runs.values() for width in run.trained}, key=_bits):
+            differences = [runs[seed].trained[width] - others[seed].trained[width] for seed in seeds]
+            made.append(Claim(after.name, f"{width} of {method}, with − without", differences, ("better", "worse")))
+    return made
+
+
 def _mixed(evidence: Evidence) -> list[Claim]:
     """Claims about integer and Float32 clients in one federation."""
     grouped, name = "fedgroupedavg", evidence.name
@@ -164,13 +179,13 @@ def _bits(width: str) -> int:
 
 def to_markdown(found: Iterable[Claim]) -> str:
     """A row for each claim."""
-    lines = ["| comparison | difference that should be above zero | paper | ours | |", "|---|---|---:|---:|---|"]
+    lines = ["| comparison | difference | paper | ours | |", "|---|---|---:|---:|---|"]
     paper: dict[str, dict[str, Claim]] = {}
     for claim in found:
         if claim.name not in paper:
             paper[claim.name] = {theirs.what: theirs for theirs in claims(printed(claim.name))}
         theirs = paper[claim.name].get(claim.what)
-        shown = [_shown(theirs.found if theirs else None), _shown(claim.found), verdict(claim.found)]
+        shown = [_shown(theirs.found if theirs else None), _shown(claim.found), claim.verdict]
         lines.append(f"| {claim.name} | {claim.what} | {' | '.join(shown)} |")
     return "\n".join(lines)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import prowd
-from benchmarks.evidence.claims import Claim, claims, printed, read_evidence, to_markdown, verdict
+from benchmarks.evidence.claims import Claim, changes, claims, printed, read_evidence, to_markdown
+from benchmarks.evidence.plans import PLANS
 from benchmarks.evidence.publish import near_levels, publish
 from prowd.comparison import estimate
+from prowd.config import load_config
 from prowd.records import find_records
 from tests.runs import TINY, arrays
 
@@ -84,18 +87,37 @@ def test_claims_are_paired_by_seed(kept: Path) -> None:
     assert peaks == pytest.approx([last["fedavg", seed] - last["fedgroupedavg", seed] for seed in "01"])
 
 
+def test_what_a_setting_changes_is_paired_by_seed_too(kept: Path) -> None:
+    evidence = read_evidence(kept)
+    (low, high) = changes(evidence, replace(evidence, outcomes={"fedavg": evidence.outcomes["prowd"]}))
+    runs = evidence.outcomes
+    assert (low.what, high.what) == ("int8 of fedavg, with − without", "float32 of fedavg, with − without")
+    assert replace(high, differences=[1.0, 1.1]).verdict == "better"
+    assert high.differences == [runs["prowd"][0].trained["float32"] - runs["fedavg"][0].trained["float32"]]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_are_ones_that_can_be_made(name: str) -> None:
+    plan = PLANS[name]
+    assert plan.against in ("", *PLANS)
+    for method in plan.methods:
+        config = load_config(plan.preset, {**plan.settings, "method": method})
+        assert config != load_config(plan.preset, {"method": method}) or not plan.settings
+        assert config.validation == 0
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([], "not run"),
-        ([3.0], "not run"),
+        ([], "too few runs"),
+        ([3.0], "too few runs"),
         ([1.0, 1.1, 1.2], "holds"),
         ([-1.0, -1.1, -1.2], "does not hold"),
         ([-1.0, 2.0, 0.5], "not decided"),
     ],
 )
 def test_an_interval_decides(values: list[float], expected: str) -> None:
-    assert verdict(Claim("", "", values).found) == expected
+    assert Claim("", "", values).verdict == expected
     assert Claim("", "", values).found == (estimate(values) if values else None)
 
 
