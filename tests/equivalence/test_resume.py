@@ -23,7 +23,7 @@ SHORT |= {"snapshots": "0, 2"}
 LONG: dict[str, Any] = {"rounds": 40, "clients": "int8:2, int6:1", "cohort": 2, "seed": 4}  # a few seconds
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, "prowd-plus"])
 @pytest.mark.parametrize("done", [1, 2])
 def test_a_run_made_longer_equals_a_long_one(method: str, done: int, tmp_path: Path) -> None:
     settings = {**SHORT, "method": method}
