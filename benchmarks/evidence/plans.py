@@ -42,6 +42,6 @@ PLANS: dict[str, Plan] = {
     "grouped-full-rates": _variant(("fedgroupedavg",), options__fedgroupedavg={"scale_rate": False}),
     "plus-given-steps": _variant(("prowd-plus",), **{"options__prowd-plus": {"float_steps": "given"}}),
     "plus-weights": _variant(("prowd-plus",), **{"options__prowd-plus": {"message": "weights"}}),
-    "plus-no-feedback": _variant(("prowd-plus",), **{"options__prowd-plus": {"feedback": False}}),
+    "plus-feedback": _variant(("prowd-plus",), **{"options__prowd-plus": {"feedback": True}}),
     "plus-apart": _variant(("prowd-plus",), **{"options__prowd-plus": {"others": 0.5}}),
 }

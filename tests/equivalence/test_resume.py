@@ -23,7 +23,7 @@ SHORT |= {"snapshots": "0, 2"}
 LONG: dict[str, Any] = {"rounds": 40, "clients": "int8:2, int6:1", "cohort": 2, "seed": 4}  # a few seconds
 
 
-@pytest.mark.parametrize("method", [*METHODS, "prowd-plus"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("done", [1, 2])
 def test_a_run_made_longer_equals_a_long_one(method: str, done: int, tmp_path: Path) -> None:
     settings = {**SHORT, "method": method}
@@ -32,6 +32,15 @@ def test_a_run_made_longer_equals_a_long_one(method: str, done: int, tmp_path: P
     result = prowd.run(resume=first.path, rounds=3, workers=1)
     assert outcome(first.path) == expected(**settings)
     assert [line["round"] for line in result.rounds] == [1, 2, 3]
+
+
+def test_what_devices_left_unsaid_is_found_again(tmp_path: Path) -> None:
+    settings = {**SHORT, "method": "prowd-plus", "options": {"feedback": True}}
+    whole = run_tiny(tmp_path / "whole", **settings).path
+    first = run_tiny(tmp_path / "run", **{**settings, "rounds": 2}).path
+    assert list(first.rglob("client-*/round-000002.bin"))
+    prowd.run(resume=first, rounds=3, workers=1)
+    assert outcome(first) == outcome(whole)
 
 
 def test_a_finished_run_resumes_to_what_it_is(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_messages_are_as_long_as_those_of_fedavg(message: str, uplink: str, tmp_
 
 def test_what_was_left_unsaid_is_said_later(tmp_path: Path) -> None:
     given = scene(INT8, steps=6)
-    method, player = ProWDPlus(), device(given.clients[0], tmp_path)
+    method, player = ProWDPlus(feedback=True), device(given.clients[0], tmp_path)
     state = method.init(given)
     unsaid = torch.zeros(given.architecture.shapes["fc.weight"], dtype=torch.float64)
     for round_ in (1, 2, 3):
@@ -73,11 +73,11 @@ def test_what_was_left_unsaid_is_said_later(tmp_path: Path) -> None:
 
 def test_without_feedback_a_device_remembers_nothing(tmp_path: Path) -> None:
     given = scene(INT8, steps=6)
-    played(ProWDPlus(feedback=False), given, tmp_path, rounds=2)
+    played(ProWDPlus(), given, tmp_path, rounds=2)
     assert device(given.clients[0], tmp_path).memory.load(before=3) is None
     assert not same(
-        played(ProWDPlus(feedback=False), given, tmp_path / "without").model,
-        played(ProWDPlus(), given, tmp_path / "with").model,
+        played(ProWDPlus(), given, tmp_path / "without").model,
+        played(ProWDPlus(feedback=True), given, tmp_path / "with").model,
     )
 
 

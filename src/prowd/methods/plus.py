@@ -35,15 +35,15 @@ class ProWDPlus:
 
     message: Literal["movement", "weights"] = "movement"
     """What three levels say: the nearest movement, or the weights, which the server refines by what it sent."""
-    feedback: bool = True
-    """Whether a device keeps what a movement left unsaid, and says it in its next round."""
+    feedback: bool = False
+    """Whether a device keeps what a movement left unsaid, and says it in its next round (error feedback)."""
     others: Annotated[float, Ge(0), Le(1)] = 1.0
     """How much a client of another width counts, against one of the same; at 1 all widths have the same model."""
     float_steps: Literal["scaled", "given"] = "scaled"
     """scaled: Float32 clients take steps of 0.03·α², those of the weights that they compute with; given: as set."""
 
     name: ClassVar[str] = "prowd-plus"
-    summary: ClassVar[str] = "exchange movements between widths, in three levels with error feedback"
+    summary: ClassVar[str] = "exchange movements between widths, in the nearest three levels"
 
     def init(self, scene: Scene) -> ServerState:
         """Start every width from the same random model."""
