@@ -110,7 +110,9 @@ def check_admit(data: bytes) -> bool:
     slots = agreed.method.expects(agreed.scene, agreed.client)
     assert {name: tensor.shape for name, tensor in update.weights.items()} == {n: s.shape for n, s in slots.items()}
     assert all(tensor.width == slots[name].width for name, tensor in update.weights.items())
-    assert all(tensor.scale == 1 or slots[name].scaled for name, tensor in update.weights.items())
+    for name, sent in update.weights.items():
+        largest = slots[name].largest_scale
+        assert sent.scale == 1 or (largest is not None and 0 < sent.scale <= largest)
     assert all(0 <= value <= 1 for name, value in update.metrics.items() if name.startswith("accuracy"))
     most = ALLOWANCE + sum(packed_size(math.prod(slot.shape), slot.width) for slot in slots.values())
     assert len(message) <= most

@@ -7,12 +7,15 @@ copies what is finished to results/, and prints what was found, claim by claim. 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import prowd
-from benchmarks.evidence.claims import changes, claims, read_evidence, to_markdown
+from benchmarks.evidence.claims import changes, claims, goal, to_markdown, together
 from benchmarks.evidence.plans import PLANS
 from benchmarks.evidence.publish import publish
+from benchmarks.evidence.reading import Evidence, read_evidence
 
 
 def main() -> None:
@@ -25,19 +28,21 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), help="where what is kept of them goes")
     parser.add_argument("--claims", action="store_true", help="run nothing, judge what is there")
     arguments = parser.parse_args()
+    failures: dict[str, str] = {}
     for name in arguments.only:
         if not arguments.claims:
-            _make(name, arguments)
+            failures |= {f"{name}, {run}": reason for run, reason in _make(name, arguments).items()}
     found = {name: read_evidence(path) for name in PLANS if (path := arguments.results / name).is_dir()}
     for name in arguments.only:
         if name in found:
-            against = found.get(PLANS[name].against)
-            print(to_markdown(changes(against, found[name]) if against else claims(found[name])), end="\n\n")
+            print(_judged(name, found), end="\n\n")
+    sys.exit("".join(f"{run} failed: {reason}\n" for run, reason in failures.items()) or None)
 
 
-def _make(name: str, arguments: argparse.Namespace) -> None:
+def _make(name: str, arguments: argparse.Namespace) -> Mapping[str, str]:
+    """Run a comparison and keep what is finished of it; returns what failed."""
     plan, place = PLANS[name], arguments.runs / name
-    prowd.compare(
+    made = prowd.compare(
         plan.preset,
         methods=plan.methods,
         seeds=arguments.seeds,
@@ -47,6 +52,17 @@ def _make(name: str, arguments: argparse.Namespace) -> None:
         **plan.settings,
     )
     publish(place, arguments.results / name)
+    return made.failures
+
+
+def _judged(name: str, found: Mapping[str, Evidence]) -> str:
+    """What a comparison says: of the paper's claims, or of what its settings change, and of our own goal."""
+    against, own = PLANS[name].against, goal(found[name])
+    if against and against not in found:
+        return f"{name}: what it changes cannot be said without {against}"
+    rows = changes(found[against], found[name]) if against else claims(found[name])
+    said = to_markdown([*rows, *own])
+    return f"{said}\n\nprowd-plus above its rivals at every width, all at once: {together(own)}" if own else said
 
 
 if __name__ == "__main__":

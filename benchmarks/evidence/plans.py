@@ -13,6 +13,8 @@ __all__ = ["PLANS", "Plan"]
 FEW = ("local", "fedavg", "fedpaq", "fedgroupedavg-asymmetric", "prowd")
 MORE = ("prowd-deq", "prowd-swa", "prowd-plus")
 HALF, MOST = "table1-50-50-cpu", "table1-80-20-cpu"
+TERNARY = {"options.fedpaq": {"bits": "uplink"}}  # FedPAQ at the bytes of the others
+SCALED = {"float32.update_exponent": 2, "float32.lr": 0.03}
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,11 @@ class Plan:
     preset: str
     methods: Sequence[str]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    against: str = ""
-    """The comparison whose runs of the same methods are the other half of it: what the settings change."""
 
-
-def _variant(methods: Sequence[str], **settings: Any) -> Plan:
-    return Plan(HALF, methods, {name.replace("__", "."): value for name, value in settings.items()}, HALF)
+    @property
+    def against(self) -> str:
+        """The comparison that has the same methods without the settings, if there are any."""
+        return self.preset if self.settings else ""
 
 
 PLANS: dict[str, Plan] = {
@@ -35,13 +36,14 @@ PLANS: dict[str, Plan] = {
     MOST: Plan(MOST, (*read_suggestion(MOST).methods, *MORE)),
     "table2-cpu": Plan("table2-cpu", FEW),
     "multibit-cpu": Plan("multibit-cpu", FEW),
-    # What a single choice does, on the federation of Table 1 with as many Int8 as Float32 clients
-    "scaled-steps": _variant(("fedavg", "fedpaq", "prowd"), float32__update_exponent=2, float32__lr=0.03),
-    "eq8-without-limit": _variant(("prowd", "prowd-swa"), options__prowd={"sparsity": 1.0}),
-    "fedpaq-ternary": _variant(("fedpaq",), options__fedpaq={"bits": "uplink"}),
-    "grouped-full-rates": _variant(("fedgroupedavg",), options__fedgroupedavg={"scale_rate": False}),
-    "plus-given-steps": _variant(("prowd-plus",), **{"options__prowd-plus": {"float_steps": "given"}}),
-    "plus-weights": _variant(("prowd-plus",), **{"options__prowd-plus": {"message": "weights"}}),
-    "plus-feedback": _variant(("prowd-plus",), **{"options__prowd-plus": {"feedback": True}}),
-    "plus-apart": _variant(("prowd-plus",), **{"options__prowd-plus": {"others": 0.5}}),
+    # What a single choice does
+    "scaled-steps": Plan(HALF, ("fedavg", "fedpaq", "prowd", "prowd-plus"), {**SCALED, **TERNARY}),
+    "scaled-steps-80-20": Plan(MOST, ("fedavg", "fedpaq", "prowd", "prowd-plus"), {**SCALED, **TERNARY}),
+    "fedpaq-ternary": Plan(HALF, ("fedpaq",), TERNARY),
+    "fedpaq-ternary-80-20": Plan(MOST, ("fedpaq",), TERNARY),
+    "grouped-full-rates": Plan(HALF, ("fedgroupedavg",), {"options.fedgroupedavg": {"scale_rate": False}}),
+    "eq8-without-limit": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity": 1.0}}),
+    "plus-weights": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"message": "weights"}}),
+    "plus-feedback": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"feedback": True}}),
+    "plus-rescaled": Plan(HALF, ("prowd-plus",), {"rescale": "layer"}),
 }

@@ -7,7 +7,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from prowd.records import Record, find_records
+from prowd.errors import RunError
+from prowd.records import Record, find_records, read_plan
 from prowd.snapshots import client_files, read_snapshot
 
 __all__ = ["NEAR", "near_levels", "publish"]
@@ -21,8 +22,18 @@ Cell = str | int | float
 
 
 def publish(source: Path, target: Path) -> None:
-    """Copy tables and finished runs; write rounds.csv and peaks.csv, a line for each run, round and width."""
-    records = [record for record in find_records(source)[0] if record.is_finished]
+    """Copy the tables and the finished runs of a comparison as it was last called for, in place of what was there.
+
+    rounds.csv and peaks.csv have a line for each run, round and width.
+    """
+    plan = read_plan(source)
+    if plan is None:
+        raise RunError(f"{source} has no comparison.json; accepted: a directory of prowd compare")
+    found = [record for record in find_records(source)[0] if record.path.name in plan.runs]
+    records = [record for record in found if record.is_finished]
+    if not records:
+        raise RunError(f"{source} has no finished run; accepted: one with some, called for by its comparison.json")
+    shutil.rmtree(target, ignore_errors=True)
     for record in records:
         folder = target / record.path.name
         folder.mkdir(parents=True, exist_ok=True)

@@ -38,8 +38,10 @@ def _check_weights(update: Update, slots: Mapping[str, Slot]) -> None:
     for name, tensor in update.weights.items():
         _same(f"shape of {name!r}", tensor.shape, slots[name].shape)
         _same(f"width of {name!r}", str(tensor.width), str(slots[name].width))
-        if tensor.scale != 1.0 and not slots[name].scaled:
-            raise WireError(f"{name!r} has scale {tensor.scale}; accepted: 1")
+        largest = slots[name].largest_scale
+        if tensor.scale != 1.0 and (largest is None or tensor.scale > largest):
+            accepted = "1" if largest is None else f"above 0, to {largest:g}"
+            raise WireError(f"{name!r} has scale {tensor.scale}; accepted: {accepted}")
 
 
 def _same(what: str, found: object, accepted: object) -> None:

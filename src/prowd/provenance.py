@@ -47,7 +47,16 @@ def command_line(arguments: list[str]) -> str:
     name = Path(arguments[0]).name if arguments else ""
     hidden = [re.sub(r"^--token=.*", "--token=HIDDEN", text, flags=re.DOTALL) for text in arguments]
     shown = [without_home("HIDDEN" if before == "--token" else text) for before, text in pairwise(hidden)]
-    return shlex.join([*(["python"] if name.endswith(".py") or name == "-c" else []), name, *shown])
+    package = _package(Path(arguments[0]).parent) if name == "__main__.py" else ""
+    python = ["python", "-m", package] if package else ["python", name]
+    return shlex.join([*(python if name.endswith(".py") or name == "-c" else [name]), *shown])
+
+
+def _package(folder: Path) -> str:
+    """The dotted name of the package that a folder is; empty if it is none."""
+    if not (folder / "__init__.py").is_file():
+        return ""
+    return f"{_package(folder.parent)}.{folder.name}".lstrip(".")
 
 
 def without_home(text: str) -> str:

@@ -24,6 +24,13 @@ SCENES: dict[str, dict[str, Any]] = {
         "augment": "crop, flip, rotate",
         "seed": 5,
     },
+    "prowd-plus": {
+        "method": "prowd-plus",
+        "clients": "int4:1, int8:2, float32:2",
+        "cohort": 4,
+        "decay": "cosine",
+        "seed": 7,
+    },
     "local": {"method": "local", "clients": "int6:2, int8:2", "cohort": 3, "rounds": 4, "seed": 6},
 }
 

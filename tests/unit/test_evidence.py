@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import csv
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import prowd
-from benchmarks.evidence.claims import Claim, changes, claims, printed, read_evidence, to_markdown
+from benchmarks.evidence.claims import Claim, changes, claims, goal, to_markdown, together
 from benchmarks.evidence.plans import PLANS
 from benchmarks.evidence.publish import near_levels, publish
-from prowd.comparison import estimate
+from benchmarks.evidence.reading import Evidence, printed, read_evidence
+from prowd.comparison import Outcome, estimate
 from prowd.config import load_config
+from prowd.errors import RunError
 from prowd.records import find_records
 from tests.runs import TINY, arrays
 
@@ -61,39 +65,84 @@ def test_weights_near_a_ternary_level() -> None:
     assert near_levels([-0.6, -0.39, 0.0, 0.11, 0.25, 0.41, 1.0, -0.5]) == 4 / 8
 
 
-def test_claims_are_paired_by_seed(kept: Path) -> None:
-    evidence = read_evidence(kept)
-    found = {claim.what: claim for claim in claims(evidence)}
-    for name, seeds in (("fedavg", 1), ("fedgroupedavg", 1)):
-        claim = found[f"average of prowd − {name}"]
-        runs = evidence.outcomes
-        assert claim.differences == [runs["prowd"][0].average - runs[name][0].average]
-        assert len(claim.differences) == seeds
-    freed = found["Float32 under FedGroupedAvg − under FedAvg"].differences
-    runs = evidence.outcomes
-    assert freed == [
-        runs["fedgroupedavg"][seed].trained["float32"] - runs["fedavg"][seed].trained["float32"] for seed in (0, 1)
-    ]
-    lost = [runs["fedgroupedavg"][seed].trained["int8"] - runs["fedavg"][seed].trained["int8"] for seed in (0, 1)]
-    more = found["what mixing costs Float32 − what it costs Int8"].differences
-    assert more == pytest.approx([a - b for a, b in zip(freed, lost, strict=True)])
-    peaks = found["Float32 weights near a ternary level, FedAvg − FedGroupedAvg"].differences
-    rows = lines_of(kept / "peaks.csv")
-    last = {
-        (row["method"], row["seed"]): float(row["near"])
-        for row in rows
-        if row["width"] == "float32" and row["round"] == "3"
+def evidence(name: str = "mix", **runs: dict[int, tuple[float, float]]) -> Evidence:
+    """Runs by method and seed: accuracies of Int8 and Float32, of which there are as many."""
+    made = {
+        method.replace("_", "-"): {
+            seed: Outcome(method, seed, {"int8": low, "float32": high}, {}, (low + high) / 2, 0.0, 0.0, 0.0, "")
+            for seed, (low, high) in found.items()
+        }
+        for method, found in runs.items()
     }
-    assert peaks == pytest.approx([last["fedavg", seed] - last["fedgroupedavg", seed] for seed in "01"])
+    return Evidence(name, made, {"fedavg": {0: 90.0, 1: 80.0}, "fedgroupedavg": {1: 50.0, 2: 40.0}})
 
 
-def test_what_a_setting_changes_is_paired_by_seed_too(kept: Path) -> None:
-    evidence = read_evidence(kept)
-    (low, high) = changes(evidence, replace(evidence, outcomes={"fedavg": evidence.outcomes["prowd"]}))
-    runs = evidence.outcomes
+MIXED = evidence(
+    fedavg={0: (50.0, 40.0), 1: (51.0, 43.0)},
+    fedgroupedavg={0: (44.0, 46.0), 1: (47.0, 48.0), 2: (1.0, 2.0)},
+    prowd={1: (52.0, 50.0), 0: (49.0, 46.0)},
+    prowd_plus={0: (53.0, 50.0), 1: (54.0, 51.0)},
+)
+
+
+def test_claims_are_paired_by_seed() -> None:
+    found = {claim.what: list(claim.differences) for claim in claims(MIXED)}
+    assert found["average of prowd − fedavg"] == [4.0, 2.5]  # 51 − 47 with seed 1, 47.5 − 45 with seed 0
+    assert found["average of prowd − fedgroupedavg"] == [3.5, 2.5]
+    assert found["size of the gap, FedGroupedAvg − ProWD"] == [2.0 - 3.0, 1.0 - 2.0]
+    assert found["float32 under FedGroupedAvg − under FedAvg"] == [6.0, 5.0]
+    assert found["the same of float32 − of int8"] == [6.0 + 6.0, 5.0 + 4.0]
+    assert found["float32 weights near a ternary level, FedAvg − FedGroupedAvg"] == [30.0]
+    assert found["int8 of prowd − fedavg"] == [1.0, -1.0]
+    assert "average of prowd − local" not in found
+
+
+def test_our_goal_is_reached_by_all_widths_or_not_at_all() -> None:
+    found = goal(MIXED)
+    assert [claim.what for claim in found[:2]] == ["int8 of prowd-plus − fedavg", "float32 of prowd-plus − fedavg"]
+    assert [list(claim.differences) for claim in found] == [[3.0, 3.0], [10.0, 8.0], [4.0, 2.0], [4.0, 1.0]]
+    assert together(found) == "not decided"
+    assert together(found[:1]) == "holds"
+    assert together([*found, Claim("", "", [-1.0, -1.1])]) == "does not hold"
+    assert goal(evidence(fedavg={0: (1.0, 2.0)})) == []
+
+
+def test_what_a_setting_changes_is_paired_by_seed_too() -> None:
+    low, high = changes(MIXED, evidence("other", fedavg={1: (60.0, 40.0), 0: (61.0, 39.0), 5: (0.0, 0.0)}))
     assert (low.what, high.what) == ("int8 of fedavg, with − without", "float32 of fedavg, with − without")
-    assert replace(high, differences=[1.0, 1.1]).verdict == "better"
-    assert high.differences == [runs["prowd"][0].trained["float32"] - runs["fedavg"][0].trained["float32"]]
+    assert (list(low.differences), list(high.differences)) == ([9.0, 11.0], [-3.0, -1.0])
+    assert replace(low, differences=[1.0, 1.1]).verdict == "better"
+
+
+def test_evidence_is_read_from_what_is_kept(kept: Path) -> None:
+    found = read_evidence(kept)
+    record = next(run for run in find_records(kept)[0] if (run.method, run.seed) == ("prowd", 0))
+    assert {(method, seed) for method, runs in found.outcomes.items() for seed in runs} == {
+        *((method, seed) for method in ("fedavg", "fedgroupedavg") for seed in (0, 1)),
+        ("prowd", 0),
+    }
+    last = record.lines[-1].accuracy.trained
+    assert found.outcomes["prowd"][0].trained == {width: pytest.approx(100 * last[width]) for width in found.widths}
+    rows = [row for row in lines_of(kept / "peaks.csv") if (row["width"], row["round"]) == ("float32", "3")]
+    assert {(row["method"], int(row["seed"]), float(row["near"])) for row in rows} == {
+        (method, seed, near) for method, runs in found.peaks.items() for seed, near in runs.items()
+    }
+
+
+def test_a_run_that_ends_without_a_width_is_not_counted(kept: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mix"
+    shutil.copytree(kept, folder)
+    path = folder / "prowd-seed0" / "rounds.jsonl"
+    *lines, last = path.read_text("utf-8").splitlines()
+    line = json.loads(last)
+    del line["accuracy"]["trained"]["float32"]
+    path.write_text("\n".join([*lines, json.dumps(line)]) + "\n", "utf-8")
+    assert "prowd" not in read_evidence(folder).outcomes
+
+
+def test_there_must_be_something_to_keep(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"has no comparison.json; accepted: a directory of prowd compare"):
+        publish(tmp_path, tmp_path / "kept")
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -125,10 +174,10 @@ def test_the_paper_s_own_numbers_stand_beside_ours() -> None:
     theirs = {claim.what: claim.differences for claim in claims(printed("table1-50-50-cpu"))}
     assert theirs["average of prowd − fedavg"] == pytest.approx([84.43 - 76.56])
     assert theirs["average of prowd − prowd-swa"] == pytest.approx([84.43 - 82.84])
-    assert theirs["gap of FedGroupedAvg − gap of ProWD"] == pytest.approx([23.23 - 3.12])
+    assert theirs["size of the gap, FedGroupedAvg − ProWD"] == pytest.approx([23.23 - 3.12])
     assert theirs["float32 of prowd − fedavg"] == pytest.approx([85.99 - 76.23])
     table2 = {claim.what: claim.differences for claim in claims(printed("table2-cpu"))}
     assert table2["int12 of prowd − fedavg"] == pytest.approx([86.47 - 86.49])
-    assert "gap of FedGroupedAvg − gap of ProWD" not in table2
+    assert "size of the gap, FedGroupedAvg − ProWD" not in table2, "there are no Float32 clients in it"
     *_, row = to_markdown([Claim("table2-cpu", "int12 of prowd − fedavg", [1.0, 1.2])]).splitlines()
-    assert row == "| table2-cpu | int12 of prowd − fedavg | -0.02 | +1.10 ± 1.27 | not decided |"
+    assert row == "| table2-cpu | int12 of prowd − fedavg | 2 | -0.02 | +1.10 ± 1.27 | not decided |"

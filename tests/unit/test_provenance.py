@@ -53,6 +53,16 @@ def test_the_command_is_as_it_was_typed(arguments: list[str], typed: str, monkey
     assert words[-len(arguments) :][1:] == ["HIDDEN" if word == "3f9a" else word for word in arguments[1:]]
 
 
+def test_a_package_is_named_as_python_calls_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    monkeypatch.setattr(sys, "argv", [str(inner / "__main__.py"), "--only", "x"])
+    assert provenance()["command"] == "python __main__.py --only x"
+    for folder in (inner, inner.parent):
+        (folder / "__init__.py").touch()
+    assert provenance()["command"] == "python -m outer.inner --only x"
+
+
 def test_without_a_command_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [])
     assert provenance()["command"] == "''"

@@ -47,11 +47,12 @@ class Device:
 
 @dataclass(frozen=True)
 class Slot:
-    """A tensor as two sides have agreed on it; a scale other than 1 is accepted only where the method uses one."""
+    """A tensor as two sides have agreed on it."""
 
     shape: tuple[int, ...]
     width: Bitwidth
-    scaled: bool = False
+    largest_scale: float | None = None
+    """Up to which a tensor may have a scale, where the method uses one; None: its scale is 1."""
 
 
 class Method(Protocol):

@@ -25,10 +25,8 @@ __all__ = [
     "average",
     "global_model",
     "initial_state",
-    "initial_states",
     "is_low",
     "local_round",
-    "model_of",
     "model_slots",
     "quantized_model",
     "reply",
@@ -38,7 +36,6 @@ __all__ = [
     "uplink",
     "uplink_slots",
     "values",
-    "widths_of",
 ]
 
 MEASURE_RECEIVED, MEASURE_TRAINED = "measure_received", "measure_trained"  # settings of a task
@@ -55,23 +52,6 @@ def initial_state(scene: Scene) -> ServerState:
         vectors[weight_name(layer)] = (2 * uniform - 1) * init_limit(layer)
     with_gains = any(client.width.is_float for client in scene.clients)
     return ServerState(0, {**vectors, **(initial_gains(scene.architecture, vectors) if with_gains else {})})
-
-
-def initial_states(scene: Scene) -> ServerState:
-    """One network for each width, under names such as ``int8/conv1.weight``; all start as the same random model."""
-    model = initial_state(scene).model
-    return ServerState(0, {f"{width}/{name}": tensor for width in widths_of(scene) for name, tensor in model.items()})
-
-
-def model_of(state: ServerState, width: Bitwidth) -> dict[str, Tensor]:
-    """A width's own network among those of a server that has one for each."""
-    prefix = f"{width}/"
-    return {name.removeprefix(prefix): tensor for name, tensor in state.model.items() if name.startswith(prefix)}
-
-
-def widths_of(scene: Scene) -> list[Bitwidth]:
-    """The widths of a federation, low ones first."""
-    return sorted({client.width for client in scene.clients})
 
 
 def quantized_model(scene: Scene, model: Mapping[str, Tensor], client: ClientSpec) -> dict[str, QTensor]:

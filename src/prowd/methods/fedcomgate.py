@@ -15,7 +15,7 @@ from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
 from prowd.methods.fedpaq import Bits, advanced, moved, movement_slots
 from prowd.methods.movement import mean_movement, scaled_codes
-from prowd.quantize import Weights
+from prowd.quantize import QTensor, Weights
 from prowd.scene import ClientSpec, Scene
 from prowd.wire import Task, Update
 
@@ -56,7 +56,8 @@ class FedComGate:
         model, metrics = common.local_round(scene, task, device, task.weights, correction=lambda _: additions)
         sent = moved(scene, task, device, model.weights(), self.bits)
         kept = {f"{DELTA}{name}": scaled_codes(delta, device.spec.width) for name, delta in deltas.items()}
-        device.memory.save(task.round, {**kept, **{f"{OWN}{name}": sent[name] for name in deltas}})
+        own = {f"{OWN}{name}": at_full_pace(sent[name], scene.local.pace(task.round)) for name in deltas}
+        device.memory.save(task.round, {**kept, **own})
         return common.reply(task, device, sent, metrics)
 
     def expects(self, scene: Scene, client: ClientSpec) -> Mapping[str, Slot]:
@@ -74,11 +75,18 @@ class FedComGate:
         if known is None:
             return {name: torch.zeros(shape) for name, shape in scene.architecture.shapes.items()}
         deltas: dict[str, Tensor] = {}
-        steps = scene.local.steps * scene.local.pace(task.round - 1)
+        pace = scene.local.pace(task.round - 1)  # of the round whose mean this is; that of its own movement is undone
         for name in scene.architecture.shapes:
-            drift = task.weights[f"{MEAN}{name}"].value() - known[f"{OWN}{name}"].value()
-            deltas[name] = known[f"{DELTA}{name}"].value() + drift / steps
+            drift = at_full_pace(task.weights[f"{MEAN}{name}"], pace).value() - known[f"{OWN}{name}"].value()
+            deltas[name] = known[f"{DELTA}{name}"].value() + drift / scene.local.steps
         return deltas
+
+
+def at_full_pace(moved: QTensor, pace: float) -> QTensor:
+    """How far a movement would have gone with learning rates that had not fallen."""
+    if moved.width.is_float:
+        return replace(moved, codes=moved.codes / pace)
+    return replace(moved, scale=moved.scale / pace)
 
 
 def step_sizes(scene: Scene, width: Bitwidth) -> list[float]:

@@ -11,7 +11,7 @@ from annotated_types import Gt
 from prowd.bits import INT2
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
-from prowd.methods.movement import mean_movement, movement, stepped
+from prowd.methods.movement import largest_scale, mean_movement, movement, stepped
 from prowd.methods.notes import weight_notes
 from prowd.quantize import QTensor, Weights
 from prowd.scene import ClientSpec, Scene
@@ -75,7 +75,8 @@ def movement_slots(scene: Scene, client: ClientSpec, bits: Bits) -> dict[str, Sl
     ternary = bits == "uplink" and scene.uplink == "ternary" and not client.width.is_float
     width = INT2 if ternary else client.width
     slots = common.model_slots(scene, client)
-    return {name: replace(slot, width=width, scaled=True) for name, slot in slots.items()}
+    largest = largest_scale(width)
+    return {name: replace(slot, width=width, largest_scale=largest) for name, slot in slots.items()}
 
 
 def moved(scene: Scene, task: Task, device: Device, trained: Weights, bits: Bits) -> dict[str, QTensor]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from torch import Tensor
+
 from prowd.bits import Bitwidth
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
@@ -32,11 +34,12 @@ class FedGroupedAvg:
 
     def init(self, scene: Scene) -> ServerState:
         """Start every width from the same random model."""
-        return common.initial_states(scene)
+        model = common.initial_state(scene).model
+        return ServerState(0, {f"{width}/{name}": tensor for width in _widths(scene) for name, tensor in model.items()})
 
     def dispatch(self, scene: Scene, state: ServerState, client: ClientSpec) -> Weights:
         """Send the client its width's own model."""
-        return common.quantized_model(scene, common.model_of(state, client.width), client)
+        return common.quantized_model(scene, _model_of(state, client.width), client)
 
     def train(self, scene: Scene, task: Task, device: Device) -> Update:
         """Train, more slowly the smaller the group."""
@@ -52,10 +55,10 @@ class FedGroupedAvg:
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Average for each width over those it learns from; a width nobody spoke for keeps its model."""
         model = dict(state.model)
-        for width in common.widths_of(scene):
+        for width in _widths(scene):
             heard = [update for update in updates if self.learns_from(width, update.width)]
             if heard:
-                averaged = common.global_model(scene, common.model_of(state, width), heard, common.shares(heard))
+                averaged = common.global_model(scene, _model_of(state, width), heard, common.shares(heard))
                 model |= {f"{width}/{name}": tensor for name, tensor in averaged.items()}
         return replace(state, model=model, notes=weight_notes(scene, updates, common.values(updates)))
 
@@ -74,3 +77,12 @@ class FedGroupedAvgAsymmetric(FedGroupedAvg):
     def learns_from(self, width: Bitwidth, other: Bitwidth) -> bool:
         """Whether a width's model takes in clients of another."""
         return other >= width
+
+
+def _widths(scene: Scene) -> list[Bitwidth]:
+    return sorted({client.width for client in scene.clients})
+
+
+def _model_of(state: ServerState, width: Bitwidth) -> dict[str, Tensor]:
+    prefix = f"{width}/"
+    return {name.removeprefix(prefix): tensor for name, tensor in state.model.items() if name.startswith(prefix)}

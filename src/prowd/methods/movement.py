@@ -13,7 +13,7 @@ from prowd.methods import common
 from prowd.quantize import QTensor, Rate, clip_codes, encode
 from prowd.wire import Update
 
-__all__ = ["mean_movement", "movement", "nearest_ternary", "residue", "scaled_codes", "stepped"]
+__all__ = ["largest_scale", "mean_movement", "movement", "nearest_ternary", "residue", "scaled_codes", "stepped"]
 
 
 def movement(trained: QTensor, received: QTensor, target: Bitwidth, random: torch.Generator) -> QTensor:
@@ -32,11 +32,19 @@ def movement(trained: QTensor, received: QTensor, target: Bitwidth, random: torc
     return QTensor(codes.to(torch.int16), target, 2.0**exponent * target.steps / trained.width.steps)
 
 
+def largest_scale(width: Bitwidth) -> float | None:
+    """The scale of a movement's codes: an integer weight moves by less than 2, a power of two holds that below 4.
+
+    None at Float32, where a movement needs no scale.
+    """
+    return None if width.is_float else 4.0 * width.steps / width.max_code
+
+
 def nearest_ternary(moved: Tensor, width: Bitwidth) -> QTensor:
     """The three-level tensor L·t, t in {−1, 0, 1}, nearest to a movement of whole code steps: least squared error.
 
     Entries of at least θ steps become ±L, L being their mean size; the best θ has the largest (Σ|x|)² / count of what
-    it keeps. All this is whole numbers, counted by size; L has 8 bits, as a learning rate has on such a device.
+    it keeps. A device finds it by counting entries of each size. L is sent with 8 bits, as learning rates have them.
     """
     size = moved.abs().flatten().to(torch.int64)
     found = torch.bincount(size).double()
