@@ -13,7 +13,7 @@ from pathlib import Path
 
 import prowd
 from benchmarks.evidence.claims import changes, claims, goal, to_markdown, together
-from benchmarks.evidence.plans import PLANS
+from benchmarks.evidence.plans import PLANS, TERNARY_OF
 from benchmarks.evidence.publish import publish
 from benchmarks.evidence.reading import Evidence, read_evidence
 
@@ -57,12 +57,13 @@ def _make(name: str, arguments: argparse.Namespace) -> Mapping[str, str]:
 
 def _judged(name: str, found: Mapping[str, Evidence]) -> str:
     """What a comparison says: of the paper's claims, or of what its settings change, and of our own goal."""
-    against, own = PLANS[name].against, goal(found[name])
+    against, own = PLANS[name].against, goal(found[name], found.get(TERNARY_OF.get(name, "")))
     if against and against not in found:
         return f"{name}: what it changes cannot be said without {against}"
     rows = changes(found[against], found[name]) if against else claims(found[name])
     said = to_markdown([*rows, *own])
-    return f"{said}\n\nprowd-plus above its rivals at every width, all at once: {together(own)}" if own else said
+    rivals = ", ".join(dict.fromkeys(claim.what.rpartition(" ")[2] for claim in own))
+    return f"{said}\n\nprowd-plus above {rivals} at every width, all at once: {together(own)}" if own else said
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ from typing import Any
 
 from prowd.settings import read_suggestion
 
-__all__ = ["PLANS", "Plan"]
+__all__ = ["PLANS", "TERNARY_OF", "Plan"]
 
 FEW = ("local", "fedavg", "fedpaq", "fedgroupedavg-asymmetric", "prowd")
 MORE = ("prowd-deq", "prowd-swa", "prowd-plus")
 HALF, MOST = "table1-50-50-cpu", "table1-80-20-cpu"
 TERNARY = {"options.fedpaq": {"bits": "uplink"}}  # FedPAQ at the bytes of the others
+TERNARY_OF = {HALF: "fedpaq-ternary", MOST: "fedpaq-ternary-80-20"}  # where that is to be found
 SCALED = {"float32.update_exponent": 2, "float32.lr": 0.03}
 
 
@@ -39,8 +40,8 @@ PLANS: dict[str, Plan] = {
     # What a single choice does
     "scaled-steps": Plan(HALF, ("fedavg", "fedpaq", "prowd", "prowd-plus"), {**SCALED, **TERNARY}),
     "scaled-steps-80-20": Plan(MOST, ("fedavg", "fedpaq", "prowd", "prowd-plus"), {**SCALED, **TERNARY}),
-    "fedpaq-ternary": Plan(HALF, ("fedpaq",), TERNARY),
-    "fedpaq-ternary-80-20": Plan(MOST, ("fedpaq",), TERNARY),
+    TERNARY_OF[HALF]: Plan(HALF, ("fedpaq",), TERNARY),
+    TERNARY_OF[MOST]: Plan(MOST, ("fedpaq",), TERNARY),
     "grouped-full-rates": Plan(HALF, ("fedgroupedavg",), {"options.fedgroupedavg": {"scale_rate": False}}),
     "eq8-without-limit": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity": 1.0}}),
     "plus-weights": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"message": "weights"}}),

@@ -107,6 +107,18 @@ def test_our_goal_is_reached_by_all_widths_or_not_at_all() -> None:
     assert goal(evidence(fedavg={0: (1.0, 2.0)})) == []
 
 
+def test_our_rivals_send_as_little() -> None:
+    def with_bytes(sent: float) -> Evidence:
+        paq = {seed: replace(run, bytes_up=sent) for seed, run in MIXED.outcomes["fedavg"].items()}
+        runs = {name: {s: replace(r, bytes_up=100.0) for s, r in old.items()} for name, old in MIXED.outcomes.items()}
+        return replace(MIXED, outcomes={**runs, "fedpaq": paq})
+
+    rivals = [{claim.what.split()[-1] for claim in goal(with_bytes(sent))} for sent in (100.0, 500.0)]
+    assert rivals == [{"fedavg", "fedpaq", "prowd"}, {"fedavg", "prowd"}]
+    found = [claim for claim in goal(with_bytes(500.0), with_bytes(99.0)) if claim.what.endswith("fedpaq")]
+    assert [list(claim.differences) for claim in found] == [[3.0, 3.0], [10.0, 8.0]]
+
+
 def test_what_a_setting_changes_is_paired_by_seed_too() -> None:
     low, high = changes(MIXED, evidence("other", fedavg={1: (60.0, 40.0), 0: (61.0, 39.0), 5: (0.0, 0.0)}))
     assert (low.what, high.what) == ("int8 of fedavg, with − without", "float32 of fedavg, with − without")

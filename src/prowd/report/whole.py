@@ -89,7 +89,7 @@ def _beside(group: Group) -> list[Beside]:
 def _unlike(preset: str, config: Mapping[str, Any]) -> list[str]:
     """In what the runs are not those of the paper, as its preset has them."""
     paper = load_config(preset).model_dump(mode="json")
-    keys = ("model", "width", "input_size", "partition", "per_client", "rounds", "steps", "batch", "augment")
+    keys = ("model", "width", "input_size", "partition", "per_client", "rounds", "steps", "batch", "augment", "decay")
     other = [
         f"{key} {config[key]} instead of {paper[key]}" for key in keys if config.get(key, paper[key]) != paper[key]
     ]
