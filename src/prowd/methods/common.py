@@ -29,6 +29,7 @@ __all__ = [
     "local_round",
     "model_slots",
     "quantized_model",
+    "received",
     "reply",
     "rescaled",
     "shares",
@@ -57,6 +58,16 @@ def initial_state(scene: Scene) -> ServerState:
 def quantized_model(scene: Scene, model: Mapping[str, Tensor], client: ClientSpec) -> dict[str, QTensor]:
     """Q_{s_n}(w_G) (Algorithm 1, line 5), and the gains where the client uses them."""
     return {name: quantize(model[name], client.width) for name in model_slots(scene, client)}
+
+
+def received(scene: Scene, model: Mapping[str, Tensor], updates: Sequence[Update]) -> dict[Bitwidth, dict[str, Tensor]]:
+    """What the clients of each width that have answered were sent of a model, as floats."""
+    clients = {client.id: client for client in scene.clients}
+    some = {update.width: clients[update.client] for update in updates}
+    return {
+        width: {name: tensor.value() for name, tensor in quantized_model(scene, model, client).items()}
+        for width, client in some.items()
+    }
 
 
 def model_slots(scene: Scene, client: ClientSpec) -> dict[str, Slot]:

@@ -89,11 +89,7 @@ def moved(scene: Scene, task: Task, device: Device, trained: Weights, bits: Bits
 def advanced(scene: Scene, state: ServerState, updates: Sequence[Update], gamma: float) -> ServerState:
     """Move the shared model by γ times the mean movement."""
     model = stepped(state.model, mean_movement(state.model, updates), gamma)
-    clients = {client.id: client for client in scene.clients}
-    received = {
-        client.width: {name: q.value() for name, q in common.quantized_model(scene, state.model, client).items()}
-        for client in {clients[update.client].width: clients[update.client] for update in updates}.values()
-    }
+    received = common.received(scene, state.model, updates)
     sent = common.values(updates)
     arrived = [stepped(received[update.width], moves, 1.0) for update, moves in zip(updates, sent, strict=True)]
     return replace(state, model=common.rescaled(scene, model), notes=weight_notes(scene, updates, arrived))

@@ -78,7 +78,7 @@ class ProWDPlus:
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Move the shared model by the mean of what the clients did."""
-        received = self._received(scene, state, updates)
+        received = common.received(scene, state.model, updates)
         drifts = self._drifts(scene, received, updates)
         arrived = [self._known(scene, update, received[update.width], drifts) for update in updates]
         moved: Values = {}
@@ -89,15 +89,6 @@ class ProWDPlus:
                 moved[name] = common.average(moves, common.shares([updates[n] for n in senders]))
         model = common.rescaled(scene, stepped(state.model, moved, 1.0))
         return replace(state, model=model, notes=weight_notes(scene, updates, arrived))
-
-    def _received(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> dict[Bitwidth, Values]:
-        """What the clients of each width were sent."""
-        clients = {client.id: client for client in scene.clients}
-        some = {update.width: clients[update.client] for update in updates}
-        return {
-            width: {name: tensor.value() for name, tensor in self.dispatch(scene, state, client).items()}
-            for width, client in some.items()
-        }
 
     def _drifts(
         self, scene: Scene, received: Mapping[Bitwidth, Values], updates: Sequence[Update]
