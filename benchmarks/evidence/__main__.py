@@ -16,6 +16,7 @@ from benchmarks.evidence.claims import changes, claims, goal, to_markdown, toget
 from benchmarks.evidence.plans import PLANS, TERNARY_OF
 from benchmarks.evidence.publish import publish
 from benchmarks.evidence.reading import Evidence, read_evidence
+from prowd.errors import ProwdError
 
 
 def main() -> None:
@@ -67,4 +68,9 @@ def _judged(name: str, found: Mapping[str, Evidence]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command goes on from there")
+    except ProwdError as error:
+        sys.exit(f"error: {error}")

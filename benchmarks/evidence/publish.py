@@ -11,7 +11,7 @@ from prowd.errors import RunError
 from prowd.records import Record, find_records, read_plan
 from prowd.snapshots import client_files, read_snapshot
 
-__all__ = ["NEAR", "near_levels", "publish"]
+__all__ = ["near_levels", "publish"]
 
 TABLES = ("table.md", "table.csv", "runs.csv", "comparison.json")
 OF_A_RUN = ("config.toml", "summary.json", "provenance.json", "rounds.jsonl")  # enough for `prowd report`

@@ -47,13 +47,13 @@ def read_evidence(folder: Path) -> Evidence:
     """Read one comparison under results/; a run that did not measure all widths in its last round is not counted."""
     outcomes: dict[str, dict[int, Outcome]] = {}
     for record in find_records(folder)[0]:
-        if record.summary is not None and is_whole(record):
+        if record.summary is not None and _is_whole(record):
             found = Outcome.of(record.method, record.seed, record.summary)
             outcomes.setdefault(record.method, {})[record.seed] = found
     return Evidence(folder.name, outcomes, _last_peaks(folder / "peaks.csv"))
 
 
-def is_whole(record: Record) -> bool:
+def _is_whole(record: Record) -> bool:
     """Whether a run is finished, and has measured every width at its end."""
     return record.is_finished and set(record.mix) <= set(record.lines[-1].accuracy.trained)
 

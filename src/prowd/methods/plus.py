@@ -15,7 +15,7 @@ from prowd.methods.base import Device, ServerState, Slot
 from prowd.methods.movement import largest_scale, nearest_ternary, residue, stepped
 from prowd.methods.notes import weight_notes
 from prowd.methods.sideinfo import drift_of, posterior_mean
-from prowd.quantize import QTensor, Weights
+from prowd.quantize import Weights
 from prowd.scene import ClientSpec, Scene
 from prowd.wire import Task, Update
 
@@ -59,14 +59,13 @@ class ProWDPlus:
         if not self._sends_movement(scene, width):
             return common.reply(task, device, common.uplink(scene, device.spec, trained), metrics)
         unsaid = (device.memory.load(task.round) or {}) if self.feedback else {}
-        sent: dict[str, QTensor] = {}
-        kept: dict[str, QTensor] = {}
+        moves: Values = {}
         for name, received in task.weights.items():
-            moved = trained[name].codes.double() - received.codes.double()
-            moved += unsaid[name].codes.double() if name in unsaid else 0.0
-            sent[name] = nearest_ternary(moved, width)
-            kept[name] = residue(moved, sent[name], width)
+            moves[name] = trained[name].codes.double() - received.codes.double()
+            moves[name] += unsaid[name].codes.double() if name in unsaid else 0.0
+        sent = {name: nearest_ternary(moved, width) for name, moved in moves.items()}
         if self.feedback:
+            kept = {name: residue(moved, sent[name], width) for name, moved in moves.items()}
             device.memory.save(task.round, kept)
         return common.reply(task, device, sent, metrics)
 
@@ -97,7 +96,7 @@ class ProWDPlus:
         if self.message == "movement":
             return {}
         drifts: dict[tuple[Bitwidth, str], float] = {}
-        for width in filter(lambda width: _is_ternary(scene, width), received):
+        for width in [width for width in received if _is_ternary(scene, width)]:
             peers = [update.weights for update in updates if update.width == width]
             for name in peers[0]:
                 drifts[width, name] = drift_of(received[width][name], [peer[name].codes for peer in peers], width)
