@@ -46,5 +46,8 @@ PLANS: dict[str, Plan] = {
     "eq8-without-limit": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity": 1.0}}),
     "plus-weights": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"message": "weights"}}),
     "plus-feedback": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"feedback": True}}),
+    "plus-phi": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"message": "weights", "refine": "phi"}}),
+    "plus-blend": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"blend": 1}}),
+    "plus-mask": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"sparsity": 0.2}}),
     "plus-rescaled": Plan(HALF, ("prowd-plus",), {"rescale": "layer"}),
 }

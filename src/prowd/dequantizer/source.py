@@ -27,6 +27,8 @@ class Net:
     architecture: Architecture
     width: Bitwidth
     weights: Weights
+    sent: Mapping[str, Tensor] | None = None
+    """The weights from which its client set out, for a φ that is to know them."""
 
 
 class Source:
@@ -41,11 +43,11 @@ class Source:
         self.gains = {gain_name(layer): gains[gain_name(layer)] for layer in layers} if net.width.is_float else {}
         self.effective = [self._effective(index, values[weight_name(layer)]) for index, layer in enumerate(layers)]
         self.names = eligible(net.architecture, size)
-        pieces = [cut(values[name], size) for name in self.names]
-        self.ends = list(accumulate(len(piece) for piece in pieces))
-        self.truth = torch.cat([torch.empty(0, size, 3 * side(size), 3 * side(size), device=device), *pieces])
+        self.truth = self._modules(values, size, device)
         """The modules of w, [n, size, 3k, 3k]."""
-        self.truth = self.truth.contiguous(memory_format=torch.channels_last)  # a third faster on a CPU
+        self.ends = list(accumulate(values[name].numel() // (9 * size**2) for name in self.names))
+        self.sent = None if net.sent is None else self._modules(net.sent, size, device)
+        """Those of the weights that were sent."""
         self.rungs = [quantize(self.truth, width).value() for width in ladder.widths[: self.entry]]
         self.rungs.append(self.truth.clamp(-1, 1))
         """q_0 … q_j, each [n, size, 3k, 3k]; q_j is w itself, floats clipped to ±1."""
@@ -62,6 +64,11 @@ class Source:
             for index, (layer, true) in enumerate(zip(self.architecture.weight_layers, self.effective, strict=True))
         ]
         return F.softmax(forward(self.architecture, weights, images), 1)
+
+    def _modules(self, values: Mapping[str, Tensor], size: int, device: torch.device) -> Tensor:
+        none = torch.empty(0, size, 3 * side(size), 3 * side(size), device=device)
+        modules = torch.cat([none, *(cut(values[name].to(device), size) for name in self.names)])
+        return modules.contiguous(memory_format=torch.channels_last)  # a third faster on a CPU
 
     def _tensors(self, modules: Tensor) -> Mapping[str, Tensor]:
         parts = zip(self.names, modules.tensor_split(self.ends[:-1]), strict=True)

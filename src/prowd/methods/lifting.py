@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -19,7 +19,7 @@ from prowd.dequantizer import (
     fit,
 )
 from prowd.errors import ConfigError
-from prowd.methods.base import Notes, Slot
+from prowd.methods.base import Notes, ServerState, Slot
 from prowd.quantize import QTensor, Weights
 from prowd.scene import ClientSpec, Scene
 from prowd.seeds import generator
@@ -30,6 +30,8 @@ __all__ = ["LAST", "PHI", "Lifter", "loss_notes"]
 PHI, LAST = "phi/", "last/"  # where the server's memory keeps φ, and the last round's weights
 
 Memory = Mapping[str, Tensor]
+Sent = Mapping[Bitwidth, Mapping[str, Tensor]]
+"""What the clients of each width received."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Lifter:
     scene: Scene
     ladder: Ladder
     settings: DequantizerSettings
+    informed: bool = False
+    """Whether φ reads what a client was sent beside what came back, and learns from both ends of a client's way."""
 
     def begin(self, widths: Sequence[Bitwidth]) -> dict[str, Tensor]:
         """The memory of an untrained φ, for weights that arrive in ``widths``."""
@@ -47,7 +51,7 @@ class Lifter:
                 "buffer: 0 images for the server to distill with; accepted: 1 or more, or dequantizer.lam=0"
             )
         self.ladder.require(widths)
-        return _under(PHI, Dequantizer(self.ladder, self.settings, self.scene.seed).state())
+        return _under(PHI, self._untrained().state())
 
     def fit(self, memory: Memory, nets: Sequence[Net], round_: int) -> tuple[dict[str, Tensor], Losses]:
         """Algorithm 2, going on from the φ in memory; returns the memory of the fitted one."""
@@ -55,18 +59,25 @@ class Lifter:
         losses = fit(phi, nets, self.scene.buffer, generator(self.scene.seed, "phi", round_))
         return _under(PHI, phi.state()), losses
 
-    def lift(self, memory: Memory, updates: Sequence[Update]) -> list[dict[str, Tensor]]:
-        """w_n ← φ(w_n) of all clients."""
-        phi = self._phi(memory)
-        return [dequantize(phi, self.scene.architecture, update.weights) for update in updates]
+    def fitted(self, state: ServerState, nets: Sequence[Net]) -> ServerState:
+        """The state with φ fitted to some networks, for the round that is being made."""
+        memory, losses = self.fit(state.memory, nets, state.round + 1)
+        return replace(state, memory={**state.memory, **memory}, notes={**state.notes, "phi": loss_notes(losses)})
+
+    def lift(self, memory: Memory, updates: Sequence[Update], sent: Sent | None = None) -> list[dict[str, Tensor]]:
+        """w_n ← φ(w_n) of all clients; an informed φ needs what each width was sent."""
+        phi, architecture = self._phi(memory), self.scene.architecture
+        known = [sent[update.width] if sent else None for update in updates]
+        return [dequantize(phi, architecture, u.weights, beside) for u, beside in zip(updates, known, strict=True)]
 
     def stages(self, memory: Memory, update: Update) -> list[dict[str, Tensor]]:
         """A client's weights as they came, and after each block of φ that they pass; nothing if they pass none."""
         return dequantize_in_stages(self._phi(memory), self.scene.architecture, update.weights)
 
-    def nets(self, updates: Sequence[Update]) -> list[Net]:
+    def nets(self, updates: Sequence[Update], sent: Sent | None = None) -> list[Net]:
         """The networks of a round, as φ learns from them."""
-        return [self._net(update.weights) for update in updates]
+        nets = [self._net(update.weights) for update in updates]
+        return [replace(n, sent=sent[u.width]) for n, u in zip(nets, updates, strict=True)] if sent else nets
 
     def remember(self, updates: Sequence[Update]) -> dict[str, Tensor]:
         """A memory of the weights that have something to teach: those above the foot of the ladder."""
@@ -92,9 +103,12 @@ class Lifter:
         return Net(architecture, weights[next(iter(architecture.shapes))].width, weights)
 
     def _phi(self, memory: Memory) -> Dequantizer:
-        phi = Dequantizer(self.ladder, self.settings, self.scene.seed).to(self.scene.device)
+        phi = self._untrained().to(self.scene.device)
         phi.load(_within(PHI, memory))
         return phi
+
+    def _untrained(self) -> Dequantizer:
+        return Dequantizer(self.ladder, self.settings, self.scene.seed, informed=self.informed)
 
 
 def loss_notes(losses: Losses) -> Notes:

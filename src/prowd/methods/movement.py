@@ -13,7 +13,16 @@ from prowd.methods import common
 from prowd.quantize import QTensor, Rate, clip_codes, encode
 from prowd.wire import Update
 
-__all__ = ["largest_scale", "mean_movement", "movement", "nearest_ternary", "residue", "scaled_codes", "stepped"]
+__all__ = [
+    "blended",
+    "largest_scale",
+    "mean_movement",
+    "movement",
+    "nearest_ternary",
+    "residue",
+    "scaled_codes",
+    "stepped",
+]
 
 
 def movement(trained: QTensor, received: QTensor, target: Bitwidth, random: torch.Generator) -> QTensor:
@@ -56,6 +65,14 @@ def nearest_ternary(moved: Tensor, width: Bitwidth) -> QTensor:
     level = Rate.nearest(float(total[threshold] / kept[threshold])).value
     codes = moved.sign() * (moved.abs() >= threshold)
     return QTensor(codes.to(torch.int16), INT2, level * INT2.steps / width.steps)
+
+
+def blended(received: QTensor, own: QTensor | None, shift: int) -> QTensor:
+    """Codes on the way from what was received to one's own: w + ((own − w) >> shift), rounded towards −∞."""
+    if own is None or not shift:
+        return received
+    sent, had = received.codes.to(torch.int32), own.codes.to(torch.int32)
+    return QTensor((sent + ((had - sent) >> shift)).to(torch.int16), received.width)
 
 
 def residue(moved: Tensor, sent: QTensor, width: Bitwidth) -> QTensor:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Annotated, ClassVar, Literal
 
+from annotated_types import Ge, Le
 from torch import Tensor
 
 from prowd.bits import INT2, Bitwidth
+from prowd.dequantizer import DequantizerSettings, Ladder
 from prowd.errors import ConfigError
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
-from prowd.methods.movement import largest_scale, nearest_ternary, residue, stepped
-from prowd.methods.notes import weight_notes
-from prowd.methods.sideinfo import drift_of, posterior_mean
-from prowd.quantize import Weights
+from prowd.methods.lifting import Lifter
+from prowd.methods.masking import masked_mean, tensor_masks
+from prowd.methods.movement import blended, largest_scale, nearest_ternary, residue, stepped
+from prowd.methods.notes import mask_notes, weight_notes
+from prowd.methods.sideinfo import refined
+from prowd.quantize import QTensor, Weights
 from prowd.scene import ClientSpec, Scene
+from prowd.selection import Mask, select
 from prowd.wire import Task, Update
 
 __all__ = ["ProWDPlus"]
 
 Values = dict[str, Tensor]
+OWN = "own/"  # where a device keeps the weights that it had trained; what it left unsaid has the tensor's name
 
 
 @dataclass(frozen=True)
@@ -36,17 +43,34 @@ class ProWDPlus:
     """What three levels say: the nearest movement, or the weights, which the server refines by what it sent."""
     feedback: bool = False
     """Whether a device keeps what a movement left unsaid for its next message; of a message that is lost, nothing."""
+    blend: Annotated[int, Ge(0), Le(15)] = 0
+    """A ternary sender sets out from w + ((own − w) >> blend), own being what it had trained last; 0: from w."""
+    sparsity: Annotated[float, Ge(0), Le(1)] = 0.0
+    """Largest share of low-bit movements that a mask may drop, those that go least with the high-bit ones; 0: none."""
+    refine: Literal["posterior", "phi"] = "posterior"
+    """How weights are refined: by the mean of a truncated Gaussian, or by a φ that reads what was sent as well."""
+    ladder: str = "int2, int4, int8, int16, float32"
+    """Π of that φ."""
+    dequantizer: DequantizerSettings = field(default_factory=DequantizerSettings)
 
     name: ClassVar[str] = "prowd-plus"
     summary: ClassVar[str] = "average movements, sent as the nearest three levels"
 
     def __post_init__(self) -> None:
-        if self.feedback and self.message == "weights":
-            raise ConfigError('options.feedback: true with message "weights"; accepted: with message "movement" only')
+        needs = {"feedback": (self.feedback, "movement"), "refine": (self.refine == "phi", "weights")}
+        for name, (asked, message) in needs.items():
+            if asked and self.message != message:
+                value = "true" if name == "feedback" else f'"{self.refine}"'
+                found = f'options.{name}: {value} with message "{self.message}"'
+                raise ConfigError(f'{found}; accepted: with message "{message}" only')
 
     def init(self, scene: Scene) -> ServerState:
-        """Start from the shared random model."""
-        return common.initial_state(scene)
+        """Start from the shared random model, and a fresh φ if there is to be one."""
+        state = common.initial_state(scene)
+        if self.refine != "phi":
+            return state
+        widths = [slot.width for client in scene.clients for slot in self.expects(scene, client).values()]
+        return replace(state, memory=self._lifter(scene).begin(widths))
 
     def dispatch(self, scene: Scene, state: ServerState, client: ClientSpec) -> Weights:
         """Send Q_{s_n}(w_G)."""
@@ -54,18 +78,23 @@ class ProWDPlus:
 
     def train(self, scene: Scene, task: Task, device: Device) -> Update:
         """Train what was received, and send weights, or in three levels how far they moved."""
-        model, metrics = common.local_round(scene, task, device, task.weights)
-        trained, width = model.weights(), device.spec.width
-        if not self._sends_movement(scene, width):
-            return common.reply(task, device, common.uplink(scene, device.spec, trained), metrics)
-        unsaid = (device.memory.load(task.round) or {}) if self.feedback else {}
-        moves: Values = {}
-        for name, received in task.weights.items():
-            moves[name] = trained[name].codes.double() - received.codes.double()
-            moves[name] += unsaid[name].codes.double() if name in unsaid else 0.0
-        sent = {name: nearest_ternary(moved, width) for name, moved in moves.items()}
-        if self.feedback:
-            kept = {name: residue(moved, sent[name], width) for name, moved in moves.items()}
+        width = device.spec.width
+        if not _is_ternary(scene, width):
+            model, metrics = common.local_round(scene, task, device, task.weights)
+            return common.reply(task, device, common.uplink(scene, device.spec, model.weights()), metrics)
+        known = (device.memory.load(task.round) or {}) if self.feedback or self.blend else {}
+        start = {name: blended(q, known.get(OWN + name), self.blend) for name, q in task.weights.items()}
+        model, metrics = common.local_round(scene, task, device, start)
+        trained, kept = model.weights(), dict[str, QTensor]()
+        if self.blend:
+            kept |= {OWN + name: tensor for name, tensor in trained.items()}
+        if self.message == "weights":
+            sent = common.uplink(scene, device.spec, trained)
+        else:
+            moves = {name: _moved(trained[name], start[name], known.get(name)) for name in start}
+            sent = {name: nearest_ternary(moved, width) for name, moved in moves.items()}
+            kept |= {name: residue(moves[name], q, width) for name, q in sent.items() if self.feedback}
+        if kept:
             device.memory.save(task.round, kept)
         return common.reply(task, device, sent, metrics)
 
@@ -78,43 +107,48 @@ class ProWDPlus:
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Move the shared model by the mean of what the clients did."""
         received = common.received(scene, state.model, updates)
-        drifts = self._drifts(scene, received, updates)
-        arrived = [self._known(scene, update, received[update.width], drifts) for update in updates]
-        moved: Values = {}
-        for name in state.model:
-            senders = [n for n, values in enumerate(arrived) if name in values]
-            moves = [arrived[n][name].double() - received[updates[n].width][name].double() for n in senders]
-            if senders:
-                moved[name] = common.average(moves, common.shares([updates[n] for n in senders]))
-        model = common.rescaled(scene, stepped(state.model, moved, 1.0))
-        return replace(state, model=model, notes=weight_notes(scene, updates, arrived))
+        state, arrived = self._arrived(scene, state, received, updates)
+        moves = [
+            {name: value.double() - received[update.width][name].double() for name, value in values.items()}
+            for update, values in zip(updates, arrived, strict=True)
+        ]
+        masks = self._masks(scene, updates, moves)
+        model = stepped(state.model, masked_mean(scene, updates, moves, masks), 1.0)
+        notes = {**state.notes, **weight_notes(scene, updates, arrived)}
+        if masks:
+            notes["masks"] = mask_notes(masks)
+        return replace(state, model=common.rescaled(scene, model), notes=notes)
 
-    def _drifts(
-        self, scene: Scene, received: Mapping[Bitwidth, Values], updates: Sequence[Update]
-    ) -> dict[tuple[Bitwidth, str], float]:
-        """How far each tensor of a width has moved, where only levels tell of it."""
-        if self.message == "movement":
-            return {}
-        drifts: dict[tuple[Bitwidth, str], float] = {}
+    def _lifter(self, scene: Scene) -> Lifter:
+        return Lifter(scene, Ladder.parse(self.ladder), self.dequantizer, informed=True)
+
+    def _arrived(
+        self, scene: Scene, state: ServerState, received: Mapping[Bitwidth, Values], updates: Sequence[Update]
+    ) -> tuple[ServerState, list[Values]]:
+        """The clients' weights as far as they are known."""
+        if self.refine == "phi":
+            lifter = self._lifter(scene)
+            state = lifter.fitted(state, lifter.nets(updates, received))
+            return state, lifter.lift(state.memory, updates, received)
+        arrived = common.values(updates)
         for width in [width for width in received if _is_ternary(scene, width)]:
-            peers = [update.weights for update in updates if update.width == width]
-            for name in peers[0]:
-                drifts[width, name] = drift_of(received[width][name], [peer[name].codes for peer in peers], width)
-        return drifts
+            peers = [n for n, update in enumerate(updates) if update.width == width]
+            if self.message == "weights":
+                found = refined(received[width], [updates[n].weights for n in peers], width)
+            else:
+                end = width.max_code / width.steps  # no weight of this width is beyond
+                found = [
+                    {name: (received[width][name] + moved).clamp(-end, end) for name, moved in arrived[n].items()}
+                    for n in peers
+                ]
+            for n, values in zip(peers, found, strict=True):
+                arrived[n] = values
+        return state, arrived
 
-    def _known(
-        self, scene: Scene, update: Update, received: Values, drifts: Mapping[tuple[Bitwidth, str], float]
-    ) -> Values:
-        """A client's weights as far as they are known."""
-        if self._sends_movement(scene, update.width):
-            end = update.width.max_code / update.width.steps  # no weight of its width is beyond
-            return {name: (received[name] + q.value()).clamp(-end, end) for name, q in update.weights.items()}
-        if _is_ternary(scene, update.width):
-            return {
-                name: posterior_mean(received[name], tensor.codes, drifts[update.width, name], update.width)
-                for name, tensor in update.weights.items()
-            }
-        return {name: tensor.value() for name, tensor in update.weights.items()}
+    def _masks(self, scene: Scene, updates: Sequence[Update], moves: Sequence[Values]) -> dict[str, Mask]:
+        """What of the low-bit clients' movements counts (Eq. 8): relative to what was sent, from the first round on."""
+        low, high = common.side_averages(scene, updates, moves) if self.sparsity else ({}, {})
+        return tensor_masks(low, high, partial(select, sparsity=self.sparsity)) if low and high else {}
 
     def _sends_movement(self, scene: Scene, width: Bitwidth) -> bool:
         return self.message == "movement" and _is_ternary(scene, width)
@@ -123,3 +157,9 @@ class ProWDPlus:
 def _is_ternary(scene: Scene, width: Bitwidth) -> bool:
     """Whether a width's clients can say less than they know."""
     return scene.uplink == "ternary" and not width.is_float and width != INT2
+
+
+def _moved(trained: QTensor, start: QTensor, unsaid: QTensor | None) -> Tensor:
+    """How many code steps a tensor has gone, with what was left unsaid before."""
+    moved = trained.codes.double() - start.codes.double()
+    return moved if unsaid is None else moved + unsaid.codes.double()

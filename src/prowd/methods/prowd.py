@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
-import torch
 from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
-from prowd.dequantizer import DequantizerSettings, Ladder, Net
+from prowd.dequantizer import DequantizerSettings, Ladder
 from prowd.errors import ConfigError
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
-from prowd.methods.lifting import LAST, Lifter, loss_notes
+from prowd.methods.lifting import LAST, Lifter
+from prowd.methods.masking import masked_mean, one_mask, tensor_masks
 from prowd.methods.notes import mask_notes, weight_notes
 from prowd.quantize import Weights
 from prowd.scene import ClientSpec, Scene
@@ -85,17 +85,18 @@ class ProWD:
             return state
         lifter = self._lifter(scene)
         nets = lifter.recall(state.memory, {client: self.expects(scene, client) for client in scene.clients})
-        return _fitted(lifter, state, nets)
+        return lifter.fitted(state, nets)
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Lines 9 to 11 of Algorithm 1."""
         state, values = self._lift(scene, state, updates)  # 9: w_n ← φ(w_n)
         averages, masks = self._select(scene, state, updates, values)  # 10: c*, Eq. 8
-        model = self._combine(scene, state, updates, values, masks)  # 11: w_G ← Σ c_n⊙w_n, Eq. 9
+        literal = self.combine == "literal"
+        means = masked_mean(scene, updates, values, masks, literal=literal)  # 11: w_G ← Σ c_n⊙w_n, Eq. 9
         explained = weight_notes(scene, updates, common.values(updates), values)
         return replace(
             state,
-            model=common.rescaled(scene, model),
+            model=common.rescaled(scene, {**state.model, **means}),
             memory={**state.memory, **averages},
             notes={**state.notes, **explained, "masks": mask_notes(masks)},
         )
@@ -115,7 +116,7 @@ class ProWD:
             return state, common.values(updates)
         lifter = self._lifter(scene)
         if self.fit == "inline":
-            state = _fitted(lifter, state, lifter.nets(updates))
+            state = lifter.fitted(state, lifter.nets(updates))
         else:
             kept = {name: tensor for name, tensor in state.memory.items() if not name.startswith(LAST)}
             state = replace(state, memory={**kept, **lifter.remember(updates)})
@@ -133,52 +134,13 @@ class ProWD:
         sides = zip((LOW, HIGH), common.side_averages(scene, updates, values), strict=True)
         now = {f"{side}{name}": tensor for side, averages in sides for name, tensor in averages.items()}
         names = list(scene.architecture.shapes)
-        keys = [f"{side}{name}" for side in (LOW, HIGH) for name in names]
-        if any(key not in now or key not in state.memory for key in keys):
+        if any(f"{side}{name}" not in known for side in (LOW, HIGH) for name in names for known in (now, state.memory)):
             return now, {}
-        return now, self._masks(names, {key: now[key] - state.memory[key] for key in keys})
-
-    def _masks(self, names: Sequence[str], moved: Values) -> dict[str, Mask]:
+        low, high = (
+            {name: now[f"{side}{name}"] - state.memory[f"{side}{name}"] for name in names} for side in (LOW, HIGH)
+        )
         solve = partial(select, tau=self.tau, sparsity=self.sparsity, keep_zeros=self.zeros == "keep")
-        if self.scope == "tensor":
-            return {name: solve(moved[f"{LOW}{name}"], moved[f"{HIGH}{name}"]) for name in names}
-        low, high = (torch.cat([moved[f"{side}{name}"].flatten() for name in names]) for side in (LOW, HIGH))
-        whole = solve(low, high)
-        sizes = [moved[f"{LOW}{name}"].numel() for name in names]
-        parts = zip(names, torch.split(whole.kept, sizes), strict=True)
-        return {name: replace(whole, kept=part.reshape(moved[f"{LOW}{name}"].shape)) for name, part in parts}
-
-    def _combine(
-        self,
-        scene: Scene,
-        state: ServerState,
-        updates: Sequence[Update],
-        values: Sequence[Values],
-        masks: Mapping[str, Mask],
-    ) -> dict[str, Tensor]:
-        """Average each tensor over those that sent it, of the low-bit clients only what their mask keeps."""
-        model = dict(state.model)
-        for name in model:
-            senders = [n for n in range(len(updates)) if name in values[n]]
-            tensors, shares = [values[n][name] for n in senders], common.shares([updates[n] for n in senders])
-            if not senders:
-                continue
-            if name not in masks:
-                model[name] = common.average(tensors, shares)
-                continue
-            low = [common.is_low(scene, updates[n].width) for n in senders]
-            mask = masks[name].kept.double()
-            weights = [share * (mask if is_low else 1.0) for share, is_low in zip(shares, low, strict=True)]
-            model[name] = self._masked(tensors, weights, sum(shares))
-        return model
-
-    def _masked(self, tensors: Sequence[Tensor], weights: Sequence[Tensor | float], whole: float) -> Tensor:
-        total = torch.zeros(tensors[0].shape, dtype=torch.float64)
-        kept = torch.zeros_like(total)
-        for tensor, weight in zip(tensors, weights, strict=True):
-            total += weight * tensor.double()
-            kept += weight
-        return (total / (kept if self.combine == "mean" else whole)).float()
+        return now, (tensor_masks if self.scope == "tensor" else one_mask)(low, high, solve)
 
 
 @dataclass(frozen=True)
@@ -197,9 +159,3 @@ class ProWDSwa(ProWD):
     name: ClassVar[str] = "prowd-swa"
     summary: ClassVar[str] = "ProWD's selective aggregation alone"
     dequantizes: ClassVar[bool] = False
-
-
-def _fitted(lifter: Lifter, state: ServerState, nets: Sequence[Net]) -> ServerState:
-    """The state with φ fitted to some networks, for the round that is being made."""
-    memory, losses = lifter.fit(state.memory, nets, state.round + 1)
-    return replace(state, memory={**state.memory, **memory}, notes={**state.notes, "phi": loss_notes(losses)})

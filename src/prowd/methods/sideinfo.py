@@ -9,17 +9,29 @@ did: no byte is needed for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from prowd.bits import Bitwidth
+from prowd.quantize import Weights
 
-__all__ = ["drift_of", "posterior_mean"]
+__all__ = ["drift_of", "posterior_mean", "refined"]
 
 SMALLEST, LARGEST, HALVINGS = 2.0**-14, 2.0, 40  # of σ, and of the interval in which it is looked for
 ROOT = math.sqrt(2)
+
+
+def refined(received: Mapping[str, Tensor], sent: Sequence[Weights], width: Bitwidth) -> list[dict[str, Tensor]]:
+    """The weights of clients of a width that received the same and sent ternary weights back."""
+    found: list[dict[str, Tensor]] = [{} for _ in sent]
+    for name, values in received.items():
+        levels = [weights[name].codes for weights in sent]
+        sigma = drift_of(values, levels, width)
+        for weights, codes in zip(found, levels, strict=True):
+            weights[name] = posterior_mean(values, codes, sigma, width)
+    return found
 
 
 def drift_of(received: Tensor, levels: Sequence[Tensor], width: Bitwidth) -> float:
