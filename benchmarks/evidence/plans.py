@@ -32,6 +32,11 @@ class Plan:
         return self.preset if self.settings else ""
 
 
+def _plus(**options: Any) -> Plan:
+    """Our own method with some options, against what it is without."""
+    return Plan(HALF, ("prowd-plus",), {"options.prowd-plus": options})
+
+
 PLANS: dict[str, Plan] = {
     HALF: Plan(HALF, (*read_suggestion(HALF).methods, *MORE)),
     MOST: Plan(MOST, (*read_suggestion(MOST).methods, *MORE)),
@@ -43,11 +48,14 @@ PLANS: dict[str, Plan] = {
     TERNARY_OF[HALF]: Plan(HALF, ("fedpaq",), TERNARY),
     TERNARY_OF[MOST]: Plan(MOST, ("fedpaq",), TERNARY),
     "grouped-full-rates": Plan(HALF, ("fedgroupedavg",), {"options.fedgroupedavg": {"scale_rate": False}}),
+    "fedcom-small-steps": Plan(HALF, ("fedcom",), {"options.fedcom": {"gamma": 1.5, "bits": "uplink"}}),
     "eq8-without-limit": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity": 1.0}}),
-    "plus-weights": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"message": "weights"}}),
-    "plus-feedback": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"feedback": True}}),
-    "plus-phi": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"message": "weights", "refine": "phi"}}),
-    "plus-blend": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"blend": 1}}),
-    "plus-mask": Plan(HALF, ("prowd-plus",), {"options.prowd-plus": {"sparsity": 0.2}}),
+    "plus-one-step": _plus(gamma=1.0),
+    "plus-nearest": _plus(level="nearest"),
+    "plus-feedback": _plus(level="nearest", feedback=True),
+    "plus-blend": _plus(blend=1),
+    "plus-mask": _plus(sparsity=0.2),
+    "plus-weights": _plus(message="weights"),
+    "plus-phi": _plus(message="weights", refine="phi"),
     "plus-rescaled": Plan(HALF, ("prowd-plus",), {"rescale": "layer"}),
 }

@@ -35,7 +35,7 @@ def test_a_run_made_longer_equals_a_long_one(method: str, done: int, tmp_path: P
 
 
 def test_what_devices_left_unsaid_is_found_again(tmp_path: Path) -> None:
-    settings = {**SHORT, "method": "prowd-plus", "options": {"feedback": True}}
+    settings = {**SHORT, "method": "prowd-plus", "options": {"feedback": True, "level": "nearest"}}
     whole = run_tiny(tmp_path / "whole", **settings).path
     first = run_tiny(tmp_path / "run", **{**settings, "rounds": 2}).path
     assert list(first.rglob("client-*/round-000002.bin"))

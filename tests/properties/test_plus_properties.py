@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from prowd.bits import INT2, Bitwidth
-from prowd.methods.movement import nearest_ternary, residue
+from prowd.methods.movement import largest_scale, nearest_ternary, residue
 from prowd.methods.sideinfo import drift_of, posterior_mean
 from prowd.quantize import QTensor, quantize, ternarize
 
@@ -46,6 +46,19 @@ def test_no_three_levels_are_nearer(steps: list[int], width: Bitwidth) -> None:
         assert bool((sent.codes[sent.codes != 0] == moved.sign()[sent.codes != 0]).all())
     else:
         assert not moved.any()
+
+
+@some
+@given(st.lists(st.integers(-254, 254), min_size=1, max_size=40).filter(any))
+def test_what_is_not_shrunk_goes_as_far_as_the_movement(steps: list[int]) -> None:
+    moved = torch.tensor(steps, dtype=torch.float64)
+    near, far = nearest_ternary(moved, INT8), nearest_ternary(moved, INT8, shrunk=False)
+    assert torch.equal(near.codes, far.codes)
+    level = float(far.value().abs().max()) * INT8.steps
+    along = float((far.codes * moved).sum()) * level / float(moved.square().sum())
+    assert along == pytest.approx(1.0, rel=1 / 256) or (level == 254 and along < 1)
+    assert far.scale >= near.scale
+    assert far.scale <= (largest_scale(INT2) or 0)
 
 
 @some

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,12 @@ from .scenes import INT2, INT4, INT8, codes, device, dot, floats, same, scene
 from .test_baselines import played
 
 MIXED = scene(INT4, INT8, FLOAT32, steps=4)
+plain = partial(ProWDPlus, gamma=1.0, level="nearest")
 
 
 def test_with_float_clients_only_it_is_fedavg_up_to_rounding(tmp_path: Path) -> None:
     given = scene(FLOAT32, FLOAT32, steps=4)
-    found, expected = played(ProWDPlus(), given, tmp_path / "p"), played(FedAvg(), given, tmp_path / "a")
+    found, expected = played(plain(), given, tmp_path / "p"), played(FedAvg(), given, tmp_path / "a")
     for name, tensor in found.model.items():
         torch.testing.assert_close(tensor, expected.model[name], rtol=1e-5, atol=1e-6)
 
@@ -41,7 +43,7 @@ def test_with_float_clients_only_it_is_fedavg_up_to_rounding(tmp_path: Path) -> 
 @pytest.mark.parametrize("message", ["movement", "weights"])
 def test_messages_are_as_long_as_those_of_fedavg(message: str, uplink: str, tmp_path: Path) -> None:
     given = replace(MIXED, uplink=uplink)  # type: ignore[arg-type]
-    method = ProWDPlus(message=message)  # type: ignore[arg-type]
+    method = plain(message=message)  # type: ignore[arg-type]
     for spec in given.clients:
         sizes = set()
         for chosen in (method, FedAvg()):
@@ -52,7 +54,7 @@ def test_messages_are_as_long_as_those_of_fedavg(message: str, uplink: str, tmp_
 
 def test_what_was_left_unsaid_is_said_later(tmp_path: Path) -> None:
     given = scene(INT8, steps=6)
-    method, player = ProWDPlus(feedback=True), device(given.clients[0], tmp_path)
+    method, player = plain(feedback=True), device(given.clients[0], tmp_path)
     state = method.init(given)
     unsaid = torch.zeros(given.architecture.shapes["fc.weight"], dtype=torch.float64)
     for round_ in (1, 2, 3):
@@ -72,11 +74,11 @@ def test_what_was_left_unsaid_is_said_later(tmp_path: Path) -> None:
 
 def test_without_feedback_a_device_remembers_nothing(tmp_path: Path) -> None:
     given = scene(INT8, steps=6)
-    played(ProWDPlus(), given, tmp_path, rounds=2)
+    played(plain(), given, tmp_path, rounds=2)
     assert device(given.clients[0], tmp_path).memory.load(before=3) is None
     assert not same(
-        played(ProWDPlus(), given, tmp_path / "without").model,
-        played(ProWDPlus(feedback=True), given, tmp_path / "with").model,
+        played(plain(), given, tmp_path / "without").model,
+        played(plain(feedback=True), given, tmp_path / "with").model,
     )
 
 
@@ -96,7 +98,7 @@ def test_the_model_moves_by_the_mean_movement() -> None:
         Update(1, 0, INT8, 12, {"fc.weight": moved}),
         Update(1, 1, FLOAT32, 12, {"fc.weight": QTensor(START + 3 / 16, FLOAT32), "fc.gain": floats(2.0, 3.0)}),
     ]
-    after = ProWDPlus().aggregate(given, state, updates).model
+    after = plain().aggregate(given, state, updates).model
     torch.testing.assert_close(after["fc.weight"] - START, torch.full((2, 2), 2 / 16))
     torch.testing.assert_close(after["fc.gain"], torch.tensor([2.0, 3.0]))
 
@@ -104,14 +106,14 @@ def test_the_model_moves_by_the_mean_movement() -> None:
 def test_no_weight_is_thought_to_be_where_none_can_be() -> None:
     given, state = one_layer(INT8)
     moved = QTensor(torch.ones(2, 2, dtype=torch.int16), INT2, 1.5)
-    after = ProWDPlus().aggregate(given, state, [Update(1, 0, INT8, 12, {"fc.weight": moved})]).model
+    after = plain().aggregate(given, state, [Update(1, 0, INT8, 12, {"fc.weight": moved})]).model
     torch.testing.assert_close(after["fc.weight"], torch.tensor([[127 / 128, 0.25], [127 / 128, 0.75]]))
 
 
 def test_native_weights_are_taken_as_they_are() -> None:
     given, state = one_layer(INT8, uplink="native")
     sent = codes(INT8, 60, -60, 30, 4, shape=(2, 2))
-    after = ProWDPlus().aggregate(given, state, [Update(1, 0, INT8, 12, {"fc.weight": sent})]).model
+    after = plain().aggregate(given, state, [Update(1, 0, INT8, 12, {"fc.weight": sent})]).model
     torch.testing.assert_close(after["fc.weight"], sent.value())
 
 
@@ -120,14 +122,14 @@ def test_ternary_weights_are_refined_by_what_was_sent() -> None:
     given, state = one_layer(INT8, INT8)
     sent = [codes(INT2, 1, -1, 1, 0, shape=(2, 2)), codes(INT2, 1, 0, 0, 0, shape=(2, 2))]
     updates = [Update(1, n, INT8, 12, {"fc.weight": tensor}) for n, tensor in enumerate(sent)]
-    after = ProWDPlus(message="weights").aggregate(given, state, updates).model["fc.weight"]
+    after = plain(message="weights").aggregate(given, state, updates).model["fc.weight"]
     torch.testing.assert_close(after, torch.tensor([[0.54508, -0.34588], [0.25639, 0.0]]), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("message", ["movement", "weights"])
 def test_a_ternary_client_says_all_it_knows(message: str) -> None:
     given, state = one_layer(INT2)
-    method = ProWDPlus(message=message)  # type: ignore[arg-type]
+    method = plain(message=message)  # type: ignore[arg-type]
     assert {slot.largest_scale for slot in method.expects(given, given.clients[0]).values()} == {None}
     sent = codes(INT2, 1, -1, 1, 0, shape=(2, 2))
     after = method.aggregate(given, state, [Update(1, 0, INT2, 12, {"fc.weight": sent})]).model
@@ -135,7 +137,7 @@ def test_a_ternary_client_says_all_it_knows(message: str) -> None:
     torch.testing.assert_close(after["fc.weight"], START + sent.value() - received)
 
 
-@pytest.mark.parametrize("method", [ProWDPlus(), FedPaq(bits="uplink"), FedPaq()], ids=["plus", "ternary", "paq"])
+@pytest.mark.parametrize("method", [plain(), FedPaq(bits="uplink"), FedPaq()], ids=["plus", "ternary", "paq"])
 @pytest.mark.parametrize("times", [1.001, 1e39])
 def test_a_movement_that_no_weight_can_make_is_refused(method: Method, times: float) -> None:
     given, _ = one_layer(INT8)
@@ -151,11 +153,34 @@ def test_a_movement_that_no_weight_can_make_is_refused(method: Method, times: fl
         admit(given, method, 1, given.clients[0], encode_update(far))
 
 
-def test_feedback_is_of_movements() -> None:
-    with pytest.raises(
-        ConfigError, match=r'options.feedback: true with message "weights"; accepted: with message "mov'
-    ):
-        ProWDPlus(message="weights", feedback=True)
+@pytest.mark.parametrize(("message", "level"), [("weights", "nearest"), ("movement", "unbiased")])
+def test_feedback_is_of_nearest_movements(message: Any, level: Any) -> None:
+    found = rf'options.feedback: true with message "{message}" and level "{level}"; accepted: with message "movement" a'
+    with pytest.raises(ConfigError, match=found):
+        ProWDPlus(message=message, level=level, feedback=True)
+
+
+def test_gamma_says_how_far_the_server_goes() -> None:
+    given, state = one_layer(INT8)
+    moved = QTensor(torch.ones(2, 2, dtype=torch.int16), INT2, 2 / 16)
+    update = Update(1, 0, INT8, 12, {"fc.weight": moved})
+    for gamma in (1.0, 1.5):
+        after = ProWDPlus(gamma=gamma).aggregate(given, state, [update]).model["fc.weight"]
+        torch.testing.assert_close(after - START, torch.full((2, 2), gamma / 16))
+
+
+def test_an_unbiased_message_goes_as_far_as_the_device(tmp_path: Path) -> None:
+    given = scene(INT8, steps=6)
+    sent = {}
+    for method in (plain(), plain(level="unbiased")):
+        task = Task(1, given.seed, 0, method.dispatch(given, method.init(given), given.clients[0]))
+        sent[method.level] = method.train(given, task, device(given.clients[0], tmp_path)).weights["fc.weight"]
+    model = build_model(given, INT8, task.weights, 1, 0)
+    fit(model, device(given.clients[0], tmp_path).train, given, 1, 0)
+    moved = (model.weights()["fc.weight"].value() - task.weights["fc.weight"].value()).flatten()
+    along = {level: float(q.value().flatten() @ moved / (moved @ moved)) for level, q in sent.items()}
+    assert along["unbiased"] == pytest.approx(1.0, rel=1 / 256)
+    assert along["nearest"] < 0.95
 
 
 # --- Blending -------------------------------------------------------------------------------------------------------
@@ -170,7 +195,7 @@ def test_blended_codes_are_a_shift_and_an_add(shift: int, expected: list[int]) -
 
 def test_a_blending_device_sets_out_between_what_it_had_and_what_it_got(tmp_path: Path) -> None:
     given = scene(INT8, steps=6)
-    method, player = ProWDPlus(blend=1), device(given.clients[0], tmp_path)
+    method, player = plain(blend=1), device(given.clients[0], tmp_path)
     state, own = method.init(given), None
     for round_ in (1, 2):
         weights = method.dispatch(given, state, player.spec)
@@ -198,13 +223,13 @@ def test_low_bit_movements_against_the_high_bit_ones_are_left_out() -> None:
         Update(1, 0, INT8, 12, {"fc.weight": up}),
         Update(1, 1, FLOAT32, 12, {"fc.weight": QTensor(there, FLOAT32), "fc.gain": gain}),
     ]
-    after = ProWDPlus(sparsity=0.25).aggregate(given, state, updates)
+    after = plain(sparsity=0.25).aggregate(given, state, updates)
     torch.testing.assert_close(after.model["fc.weight"], there)
     assert after.notes["masks"] == {"fc.weight": {"kept": 0.75, "cosine_before": 0.5, "cosine_after": 0.866025}}
-    without = ProWDPlus().aggregate(given, state, updates)
+    without = plain().aggregate(given, state, updates)
     torch.testing.assert_close(without.model["fc.weight"][0, 1], START[0, 1])
     assert "masks" not in without.notes
-    alone = ProWDPlus(sparsity=0.25).aggregate(given, state, updates[:1])
+    alone = plain(sparsity=0.25).aggregate(given, state, updates[:1])
     torch.testing.assert_close(alone.model["fc.weight"], START + 1 / 8)
 
 
@@ -216,7 +241,7 @@ SMALL = DequantizerSettings(module=4, growth=2, depth=2, epochs=2, images=4, tau
 def test_an_informed_phi_reads_what_was_sent(tmp_path: Path) -> None:
     layers = (Conv("a", 2, 4), MaxPool(), Conv("b", 4, 4), Flatten(), Linear("fc", 64, 3, relu=False))
     given = replace(scene(INT8, FLOAT32, architecture=Architecture(layers, (2, 8, 8))), buffer=torch.rand(6, 2, 8, 8))
-    method = ProWDPlus(message="weights", refine="phi", dequantizer=SMALL)
+    method = plain(message="weights", refine="phi", dequantizer=SMALL)
     state = method.init(given)
     assert state.memory, "φ"
     updates = []
@@ -241,13 +266,13 @@ def test_an_informed_phi_reads_what_was_sent(tmp_path: Path) -> None:
 
 def test_phi_is_for_weights() -> None:
     with pytest.raises(ConfigError, match=r'options.refine: "phi" with message "movement"; accepted: with message "we'):
-        ProWDPlus(refine="phi")
+        plain(refine="phi")
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"blend": 1, "feedback": True, "sparsity": 0.2},
+        {"blend": 1, "feedback": True, "level": "nearest", "sparsity": 0.2},
         {"message": "weights", "refine": "phi", "blend": 2, "dequantizer": {"epochs": 1, "images": 4}},
     ],
     ids=["movement", "phi"],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from prowd.bits import INT2, Bitwidth
@@ -33,14 +33,19 @@ OWN = "own/"  # where a device keeps the weights that it had trained; what it le
 
 @dataclass(frozen=True)
 class ProWDPlus:
-    """w_G ← w_G + mean (ŵ_n − Q_{s_n}(w_G)), ŵ_n being what is known of a client's weights. Bytes are FedAvg's.
+    """w_G ← w_G + γ·mean (ŵ_n − Q_{s_n}(w_G)), ŵ_n being what is known of a client's weights. Bytes are FedAvg's.
 
     Of a client whose weights arrive in its own width, everything is known. Under the ternary uplink the three levels
     that it may send are spent on its movement, and chosen to be nearest to it.
     """
 
+    gamma: Annotated[float, Gt(0)] = 1.5
+    """γ, how far the server goes along the mean movement."""
+
     message: Literal["movement", "weights"] = "movement"
-    """What three levels say: the nearest movement, or the weights, which the server refines by what it sent."""
+    """What three levels say: the movement, or the weights, which the server refines by what it sent."""
+    level: Literal["nearest", "unbiased"] = "unbiased"
+    """How large a movement's level is: nearest to it, which is shorter, or going as far along it as it went itself."""
     feedback: bool = False
     """Whether a device keeps what a movement left unsaid for its next message; of a message that is lost, nothing."""
     blend: Annotated[int, Ge(0), Le(15)] = 0
@@ -57,12 +62,12 @@ class ProWDPlus:
     summary: ClassVar[str] = "average movements, sent as the nearest three levels"
 
     def __post_init__(self) -> None:
-        needs = {"feedback": (self.feedback, "movement"), "refine": (self.refine == "phi", "weights")}
-        for name, (asked, message) in needs.items():
-            if asked and self.message != message:
-                value = "true" if name == "feedback" else f'"{self.refine}"'
-                found = f'options.{name}: {value} with message "{self.message}"'
-                raise ConfigError(f'{found}; accepted: with message "{message}" only')
+        if self.feedback and (self.message, self.level) != ("movement", "nearest"):
+            found = f'options.feedback: true with message "{self.message}" and level "{self.level}"'
+            raise ConfigError(f'{found}; accepted: with message "movement" and level "nearest" only')
+        if self.refine == "phi" and self.message != "weights":
+            found = f'options.refine: "phi" with message "{self.message}"'
+            raise ConfigError(f'{found}; accepted: with message "weights" only')
 
     def init(self, scene: Scene) -> ServerState:
         """Start from the shared random model, and a fresh φ if there is to be one."""
@@ -92,7 +97,8 @@ class ProWDPlus:
             sent = common.uplink(scene, device.spec, trained)
         else:
             moves = {name: _moved(trained[name], start[name], known.get(name)) for name in start}
-            sent = {name: nearest_ternary(moved, width) for name, moved in moves.items()}
+            shrunk = self.level == "nearest"
+            sent = {name: nearest_ternary(moved, width, shrunk=shrunk) for name, moved in moves.items()}
             kept |= {name: residue(moves[name], q, width) for name, q in sent.items() if self.feedback}
         if kept:
             device.memory.save(task.round, kept)
@@ -113,7 +119,7 @@ class ProWDPlus:
             for update, values in zip(updates, arrived, strict=True)
         ]
         masks = self._masks(scene, updates, moves)
-        model = stepped(state.model, masked_mean(scene, updates, moves, masks), 1.0)
+        model = stepped(state.model, masked_mean(scene, updates, moves, masks), self.gamma)
         notes = {**state.notes, **weight_notes(scene, updates, arrived)}
         if masks:
             notes["masks"] = mask_notes(masks)
