@@ -13,7 +13,7 @@ from pathlib import Path
 
 import prowd
 from benchmarks.evidence.claims import changes, claims, goal, to_markdown, together
-from benchmarks.evidence.plans import PLANS, TERNARY_OF
+from benchmarks.evidence.plans import EQUALS, PLANS
 from benchmarks.evidence.publish import publish
 from benchmarks.evidence.reading import Evidence, read_evidence
 from prowd.errors import ProwdError
@@ -58,7 +58,7 @@ def _make(name: str, arguments: argparse.Namespace) -> Mapping[str, str]:
 
 def _judged(name: str, found: Mapping[str, Evidence]) -> str:
     """What a comparison says: of the paper's claims, or of what its settings change, and of our own goal."""
-    against, own = PLANS[name].against, goal(found[name], found.get(TERNARY_OF.get(name, "")))
+    against, own = PLANS[name].against, goal(found[name], [found[one] for one in EQUALS.get(name, ()) if one in found])
     if against and against not in found:
         return f"{name}: what it changes cannot be said without {against}"
     rows = changes(found[against], found[name]) if against else claims(found[name])

@@ -8,13 +8,14 @@ from typing import Any
 
 from prowd.settings import read_suggestion
 
-__all__ = ["PLANS", "TERNARY_OF", "Plan"]
+__all__ = ["EQUALS", "PLANS", "Plan"]
 
 FEW = ("local", "fedavg", "fedpaq", "fedgroupedavg-asymmetric", "prowd")
 MORE = ("prowd-deq", "prowd-swa", "prowd-plus")
 HALF, MOST = "table1-50-50-cpu", "table1-80-20-cpu"
 TERNARY = {"options.fedpaq": {"bits": "uplink"}}  # FedPAQ at the bytes of the others
-TERNARY_OF = {HALF: "fedpaq-ternary", MOST: "fedpaq-ternary-80-20"}  # where that is to be found
+EQUALS = {HALF: ("fedpaq-ternary", "fedcom-small-steps"), MOST: ("fedpaq-ternary-80-20",)}
+"""Where rivals of our own method are to be found at its bytes, and with its step."""
 SCALED = {"float32.update_exponent": 2, "float32.lr": 0.03}
 
 
@@ -25,16 +26,18 @@ class Plan:
     preset: str
     methods: Sequence[str]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    than: str = ""
+    """Another comparison to hold it against than that of its preset."""
 
     @property
     def against(self) -> str:
         """The comparison that has the same methods without the settings, if there are any."""
-        return self.preset if self.settings else ""
+        return self.than or (self.preset if self.settings else "")
 
 
-def _plus(**options: Any) -> Plan:
+def _plus(than: str = "", **options: Any) -> Plan:
     """Our own method with some options, against what it is without."""
-    return Plan(HALF, ("prowd-plus",), {"options.prowd-plus": options})
+    return Plan(HALF, ("prowd-plus",), {"options.prowd-plus": options}, than)
 
 
 PLANS: dict[str, Plan] = {
@@ -45,17 +48,17 @@ PLANS: dict[str, Plan] = {
     # What a single choice does
     "scaled-steps": Plan(HALF, ("fedavg", "fedpaq", "prowd", "prowd-plus"), {**SCALED, **TERNARY}),
     "scaled-steps-80-20": Plan(MOST, ("fedavg", "fedpaq", "prowd", "prowd-plus"), {**SCALED, **TERNARY}),
-    TERNARY_OF[HALF]: Plan(HALF, ("fedpaq",), TERNARY),
-    TERNARY_OF[MOST]: Plan(MOST, ("fedpaq",), TERNARY),
+    "fedpaq-ternary": Plan(HALF, ("fedpaq",), TERNARY),
+    "fedpaq-ternary-80-20": Plan(MOST, ("fedpaq",), TERNARY),
     "grouped-full-rates": Plan(HALF, ("fedgroupedavg",), {"options.fedgroupedavg": {"scale_rate": False}}),
     "fedcom-small-steps": Plan(HALF, ("fedcom",), {"options.fedcom": {"gamma": 1.5, "bits": "uplink"}}),
     "eq8-without-limit": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity": 1.0}}),
     "plus-one-step": _plus(gamma=1.0),
     "plus-nearest": _plus(level="nearest"),
-    "plus-feedback": _plus(level="nearest", feedback=True),
+    "plus-feedback": _plus("plus-nearest", level="nearest", feedback=True),
     "plus-blend": _plus(blend=1),
     "plus-mask": _plus(sparsity=0.2),
     "plus-weights": _plus(message="weights"),
-    "plus-phi": _plus(message="weights", refine="phi"),
+    "plus-phi": _plus("plus-weights", message="weights", refine="phi"),
     "plus-rescaled": Plan(HALF, ("prowd-plus",), {"rescale": "layer"}),
 }

@@ -15,6 +15,7 @@ __all__ = ["admit"]
 
 
 ALLOWANCE = 65_536  # bytes for everything in an update that is not weights
+LARGEST_FLOAT = 2.0**60  # far beyond any weight that learns, and far below what a server's sums and steps can hold
 
 
 def admit(scene: Scene, method: Method, round_: int, client: ClientSpec, message: bytes) -> Update:
@@ -38,6 +39,9 @@ def _check_weights(update: Update, slots: Mapping[str, Slot]) -> None:
     for name, tensor in update.weights.items():
         _same(f"shape of {name!r}", tensor.shape, slots[name].shape)
         _same(f"width of {name!r}", str(tensor.width), str(slots[name].width))
+        if tensor.width.is_float and tensor.codes.numel() and float(tensor.codes.abs().amax()) > LARGEST_FLOAT:
+            found = float(tensor.codes.abs().amax())
+            raise WireError(f"{name!r} has a value of size {found:g}; accepted: to {LARGEST_FLOAT:g}")
         largest = slots[name].largest_scale
         if tensor.scale != 1.0 and (largest is None or tensor.scale > largest):
             accepted = "1" if largest is None else f"above 0, to {largest:g}"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from prowd.bits import INT2, Bitwidth
-from prowd.methods.movement import largest_scale, nearest_ternary, residue
+from prowd.methods.movement import best_ternary, largest_scale, residue
 from prowd.methods.sideinfo import drift_of, posterior_mean
 from prowd.quantize import QTensor, quantize, ternarize
 
@@ -36,7 +36,7 @@ def best(moved: Tensor) -> float:
 @given(st.lists(st.integers(-300, 300), min_size=1, max_size=6), WIDTHS)
 def test_no_three_levels_are_nearer(steps: list[int], width: Bitwidth) -> None:
     moved = torch.tensor(steps, dtype=torch.float64)
-    sent = nearest_ternary(moved, width)
+    sent = best_ternary(moved, width)
     assert sent.width == INT2
     assert squares(moved, sent.codes.double()) <= best(moved) * (1 + 1e-12) + 1e-9
     kept = moved.abs()[sent.codes != 0]
@@ -50,9 +50,9 @@ def test_no_three_levels_are_nearer(steps: list[int], width: Bitwidth) -> None:
 
 @some
 @given(st.lists(st.integers(-254, 254), min_size=1, max_size=40).filter(any))
-def test_what_is_not_shrunk_goes_as_far_as_the_movement(steps: list[int]) -> None:
+def test_a_full_message_goes_as_far_as_the_movement(steps: list[int]) -> None:
     moved = torch.tensor(steps, dtype=torch.float64)
-    near, far = nearest_ternary(moved, INT8), nearest_ternary(moved, INT8, shrunk=False)
+    near, far = best_ternary(moved, INT8), best_ternary(moved, INT8, full=True)
     assert torch.equal(near.codes, far.codes)
     level = float(far.value().abs().max()) * INT8.steps
     along = float((far.codes * moved).sum()) * level / float(moved.square().sum())
@@ -65,7 +65,7 @@ def test_what_is_not_shrunk_goes_as_far_as_the_movement(steps: list[int]) -> Non
 @given(st.lists(st.integers(-300, 300), min_size=1, max_size=40), WIDTHS)
 def test_what_is_sent_and_what_is_kept_make_the_whole(steps: list[int], width: Bitwidth) -> None:
     moved = torch.tensor(steps, dtype=torch.float64)
-    sent = nearest_ternary(moved, width)
+    sent = best_ternary(moved, width)
     kept = residue(moved, sent, width)
     said = sent.value().double() * width.steps
     exact = (moved - said).clamp(-width.max_code, width.max_code)

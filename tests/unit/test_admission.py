@@ -110,6 +110,21 @@ def test_numbers_that_are_not_finite_are_refused(name: str, value: float) -> Non
     assert f"value 1 is {value}; accepted: finite numbers" in found
 
 
+@pytest.mark.parametrize("name", ["fc.weight", "fc.gain"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_numbers_that_would_make_sums_infinite_are_refused(name: str, sign: int) -> None:
+    def sent(size: float) -> bytes:
+        tensor = FLOATS.weights[name]
+        values = tensor.codes.clone()
+        values.view(-1)[-1] = sign * size
+        return encode_update(replace(FLOATS, weights={**FLOATS.weights, name: QTensor(values, FLOAT32)}))
+
+    assert admit(SCENE, FedAvg(), 3, HIGH, sent(2.0**60))
+    assert (
+        refusal(sent(1.0001 * 2.0**60), HIGH) == f"'{name}' has a value of size 1.15304e+18; accepted: to 1.15292e+18"
+    )
+
+
 def test_float_clients_must_send_their_gains() -> None:
     bare = replace(FLOATS, weights={"fc.weight": FLOATS.weights["fc.weight"]})
     assert "tensors is ['fc.weight']; accepted: ['fc.gain', 'fc.weight']" in refusal(encode_update(bare), HIGH)

@@ -10,20 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-import prowd
 from prowd.admission import admit
 from prowd.bits import FLOAT32, Bitwidth
-from prowd.dequantizer import DequantizerSettings, Ladder
 from prowd.errors import ConfigError, WireError
 from prowd.methods import FedAvg, FedPaq, Method, ProWDPlus, ServerState
-from prowd.methods.lifting import Lifter
-from prowd.methods.movement import blended, nearest_ternary
-from prowd.models import Architecture, Conv, Flatten, Linear, MaxPool
 from prowd.quantize import QTensor
 from prowd.scene import Scene
 from prowd.training import build_model, fit
 from prowd.wire import Task, Update, encode_update
-from tests.runs import arrays, outcome
 
 from .scenes import INT2, INT4, INT8, codes, device, dot, floats, same, scene
 from .test_baselines import played
@@ -153,7 +147,7 @@ def test_a_movement_that_no_weight_can_make_is_refused(method: Method, times: fl
         admit(given, method, 1, given.clients[0], encode_update(far))
 
 
-@pytest.mark.parametrize(("message", "level"), [("weights", "nearest"), ("movement", "unbiased")])
+@pytest.mark.parametrize(("message", "level"), [("weights", "nearest"), ("movement", "full")])
 def test_feedback_is_of_nearest_movements(message: Any, level: Any) -> None:
     found = rf'options.feedback: true with message "{message}" and level "{level}"; accepted: with message "movement" a'
     with pytest.raises(ConfigError, match=found):
@@ -169,118 +163,15 @@ def test_gamma_says_how_far_the_server_goes() -> None:
         torch.testing.assert_close(after - START, torch.full((2, 2), gamma / 16))
 
 
-def test_an_unbiased_message_goes_as_far_as_the_device(tmp_path: Path) -> None:
+def test_a_full_message_goes_as_far_as_the_device(tmp_path: Path) -> None:
     given = scene(INT8, steps=6)
     sent = {}
-    for method in (plain(), plain(level="unbiased")):
+    for method in (plain(), plain(level="full")):
         task = Task(1, given.seed, 0, method.dispatch(given, method.init(given), given.clients[0]))
         sent[method.level] = method.train(given, task, device(given.clients[0], tmp_path)).weights["fc.weight"]
     model = build_model(given, INT8, task.weights, 1, 0)
     fit(model, device(given.clients[0], tmp_path).train, given, 1, 0)
     moved = (model.weights()["fc.weight"].value() - task.weights["fc.weight"].value()).flatten()
     along = {level: float(q.value().flatten() @ moved / (moved @ moved)) for level, q in sent.items()}
-    assert along["unbiased"] == pytest.approx(1.0, rel=1 / 256)
+    assert along["full"] == pytest.approx(1.0, rel=1 / 256)
     assert along["nearest"] < 0.95
-
-
-# --- Blending -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("shift", "expected"), [(0, [10, -10, 0, 127]), (1, [15, -13, -1, 0]), (2, [12, -12, -1, 63])])
-def test_blended_codes_are_a_shift_and_an_add(shift: int, expected: list[int]) -> None:
-    received, own = codes(INT8, 10, -10, 0, 127), codes(INT8, 21, -15, -1, -127)
-    assert blended(received, own, shift).codes.tolist() == expected
-    assert blended(received, None, shift) is received
-
-
-def test_a_blending_device_sets_out_between_what_it_had_and_what_it_got(tmp_path: Path) -> None:
-    given = scene(INT8, steps=6)
-    method, player = plain(blend=1), device(given.clients[0], tmp_path)
-    state, own = method.init(given), None
-    for round_ in (1, 2):
-        weights = method.dispatch(given, state, player.spec)
-        update = method.train(given, Task(round_, given.seed, 0, weights), player)
-        start = weights if own is None else {name: blended(q, own[name], 1) for name, q in weights.items()}
-        model = build_model(given, INT8, start, round_, 0)
-        fit(model, player.train, given, round_, 0)
-        own = model.weights()
-        for name, sent in update.weights.items():
-            moved = own[name].codes.double() - start[name].codes.double()
-            assert torch.equal(sent.codes, nearest_ternary(moved, INT8).codes)
-        state = method.aggregate(given, replace(state, round=round_ - 1), [update])
-
-
-# --- Masks on movements ---------------------------------------------------------------------------------------------
-
-
-def test_low_bit_movements_against_the_high_bit_ones_are_left_out() -> None:
-    """Int8 goes +1/8 everywhere, Float32 too except in one entry: of that one the Int8 movement is dropped."""
-    given, state = one_layer(INT8, FLOAT32)
-    up = QTensor(torch.ones(2, 2, dtype=torch.int16), INT2, 2 / 8)
-    there = START + torch.tensor([[1 / 8, -1 / 8], [1 / 8, 1 / 8]])
-    gain = floats(1.0, 1.0)
-    updates = [
-        Update(1, 0, INT8, 12, {"fc.weight": up}),
-        Update(1, 1, FLOAT32, 12, {"fc.weight": QTensor(there, FLOAT32), "fc.gain": gain}),
-    ]
-    after = plain(sparsity=0.25).aggregate(given, state, updates)
-    torch.testing.assert_close(after.model["fc.weight"], there)
-    assert after.notes["masks"] == {"fc.weight": {"kept": 0.75, "cosine_before": 0.5, "cosine_after": 0.866025}}
-    without = plain().aggregate(given, state, updates)
-    torch.testing.assert_close(without.model["fc.weight"][0, 1], START[0, 1])
-    assert "masks" not in without.notes
-    alone = plain(sparsity=0.25).aggregate(given, state, updates[:1])
-    torch.testing.assert_close(alone.model["fc.weight"], START + 1 / 8)
-
-
-# --- φ that reads what was sent -------------------------------------------------------------------------------------
-
-SMALL = DequantizerSettings(module=4, growth=2, depth=2, epochs=2, images=4, tau=0.5)
-
-
-def test_an_informed_phi_reads_what_was_sent(tmp_path: Path) -> None:
-    layers = (Conv("a", 2, 4), MaxPool(), Conv("b", 4, 4), Flatten(), Linear("fc", 64, 3, relu=False))
-    given = replace(scene(INT8, FLOAT32, architecture=Architecture(layers, (2, 8, 8))), buffer=torch.rand(6, 2, 8, 8))
-    method = plain(message="weights", refine="phi", dequantizer=SMALL)
-    state = method.init(given)
-    assert state.memory, "φ"
-    updates = []
-    for spec in given.clients:
-        task = Task(1, given.seed, spec.id, method.dispatch(given, state, spec))
-        updates.append(method.train(given, task, device(spec, tmp_path)))
-    after = method.aggregate(given, state, updates)
-    lifter = Lifter(given, Ladder.parse(method.ladder), SMALL, informed=True)
-    sent = {
-        spec.width: {n: q.value() for n, q in method.dispatch(given, state, spec).items()} for spec in given.clients
-    }
-    memory, _ = lifter.fit(state.memory, lifter.nets(updates, sent), 1)
-    assert same({name: after.memory[name] for name in memory}, memory)
-    assert not same(memory, dict(state.memory))
-    known = lifter.lift(memory, updates, sent)
-    moves = [known[n]["b.weight"] - sent[spec.width]["b.weight"] for n, spec in enumerate(given.clients)]
-    torch.testing.assert_close(after.model["b.weight"], state.model["b.weight"] + (moves[0] + moves[1]) / 2)
-    assert len(after.notes["phi"]["recon"]) == 2
-    elsewhere = {width: {name: tensor + 0.3 for name, tensor in values.items()} for width, values in sent.items()}
-    assert not torch.equal(lifter.lift(memory, updates, elsewhere)[0]["b.weight"], known[0]["b.weight"])
-
-
-def test_phi_is_for_weights() -> None:
-    with pytest.raises(ConfigError, match=r'options.refine: "phi" with message "movement"; accepted: with message "we'):
-        plain(refine="phi")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"blend": 1, "feedback": True, "level": "nearest", "sparsity": 0.2},
-        {"message": "weights", "refine": "phi", "blend": 2, "dequantizer": {"epochs": 1, "images": 4}},
-    ],
-    ids=["movement", "phi"],
-)
-def test_every_part_survives_a_restart(options: dict[str, Any], tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"clients": "int8:2, float32:2", "steps": 2, "batch": 8, "buffer": 6}
-    settings |= {"method": "prowd-plus", "options": options}
-    whole = prowd.run(out=tmp_path / "a", data=arrays(), workers=1, rounds=3, **settings)
-    prowd.run(out=tmp_path / "b", data=arrays(), workers=2, rounds=2, **settings)
-    prowd.run(resume=tmp_path / "b", data=arrays(), workers=1, rounds=3)
-    assert outcome(tmp_path / "b") == outcome(whole.path)

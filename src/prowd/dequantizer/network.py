@@ -110,7 +110,7 @@ class Dequantizer(nn.Module):
     def __init__(self, ladder: Ladder, settings: DequantizerSettings, seed: int, *, informed: bool = False) -> None:
         super().__init__()
         side(settings.module)
-        self.ladder, self.settings = ladder, settings
+        self.ladder, self.settings, self.informed = ladder, settings, informed
         self.blocks = nn.ModuleList(
             Block(
                 settings.module,
@@ -128,6 +128,8 @@ class Dequantizer(nn.Module):
         self, modules: Tensor, start: int = 0, stop: int | None = None, *, sent: Tensor | None = None
     ) -> Tensor:
         """Take modules of width π_start to width π_stop (default: the top); an informed φ needs those sent as well."""
+        if (sent is not None) != self.informed:
+            raise ValueError("an informed φ, and no other, needs what was sent")
         for block in self.blocks[start:stop]:
             modules = block(modules, sent)
         return modules

@@ -159,8 +159,12 @@ def local_round(
     *,
     rate: float = 1.0,
     correction: Correction | None = None,
+    start: Weights | None = None,
 ) -> tuple[Model, dict[str, float]]:
-    """Measure the model as received, train it at the round's pace, measure it again (as far as the task asks)."""
+    """Measure the model as received, train it at the round's pace, measure it again (as far as the task asks).
+
+    ``start`` is where training sets out from, if it is not the model that was received.
+    """
     gains = [gain_name(layer) for layer in scene.architecture.weight_layers]
     own_gains = device.spec.width.is_float and not set(gains) & set(weights)  # they are neither sent nor received
     remembered = (device.memory.load(task.round) or {}) if own_gains else {}
@@ -169,6 +173,8 @@ def local_round(
     metrics: dict[str, float] = {}
     if task.settings.get(MEASURE_RECEIVED):
         metrics["accuracy_received"] = accuracy(model, device.test, scene.device)
+    if start is not None:
+        model = build_model(scene, device.spec.width, {**start, **remembered}, task.round, task.client, rate)
     metrics["loss"] = fit(model, device.train, scene, task.round, task.client, correction)
     if device.snapshots is not None and device.snapshots.wants(task.round) and _is_sampled(scene, device):
         trained = model.weights()

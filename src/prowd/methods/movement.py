@@ -14,11 +14,11 @@ from prowd.quantize import QTensor, Rate, clip_codes, encode
 from prowd.wire import Update
 
 __all__ = [
+    "best_ternary",
     "blended",
     "largest_scale",
     "mean_movement",
     "movement",
-    "nearest_ternary",
     "residue",
     "scaled_codes",
     "stepped",
@@ -49,15 +49,14 @@ def largest_scale(width: Bitwidth) -> float | None:
     return None if width.is_float else 4.0 * width.steps / width.max_code
 
 
-def nearest_ternary(moved: Tensor, width: Bitwidth, *, shrunk: bool = True) -> QTensor:
+def best_ternary(moved: Tensor, width: Bitwidth, *, full: bool = False) -> QTensor:
     """The three-level tensor L·t, t in {−1, 0, 1}, nearest to a movement of whole code steps: least squared error.
 
     Entries of at least θ steps become ±L, L being their mean size; the best θ has the largest (Σ|x|)² / count of what
     it keeps. A device finds it by counting entries of each size. L is sent with 8 bits, as learning rates have them.
 
-    The nearest is shorter than the movement. Not shrunk, L is so large that L·t goes as far along x as x itself,
-    ⟨L·t, x⟩ = ‖x‖²: further off for one message, and nearer in the mean of many, as their errors cancel (DRIVE,
-    Vargaftik et al., 2021). The same θ is best for it.
+    The nearest is shorter than the movement. In full, L is so large that L·t goes as far along x as x itself,
+    ⟨L·t, x⟩ = ‖x‖². Of all t this one then has the least error, too.
     """
     size = moved.abs().flatten().to(torch.int64)
     found = torch.bincount(size).double()
@@ -67,7 +66,7 @@ def nearest_ternary(moved: Tensor, width: Bitwidth, *, shrunk: bool = True) -> Q
         return QTensor(torch.zeros(moved.shape, dtype=torch.int16), INT2)
     threshold = 1 + int((total[1:].square() / kept[1:]).argmax())
     level = float(total[threshold] / kept[threshold])
-    if not shrunk:
+    if full:
         square = float((found * torch.arange(len(found)).square()).sum())
         level = min(square / float(total[threshold]), float(2 * width.max_code))  # no weight moves further
     level = Rate.nearest(level).value

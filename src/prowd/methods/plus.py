@@ -11,13 +11,13 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from prowd.bits import INT2, Bitwidth
-from prowd.dequantizer import DequantizerSettings, Ladder
+from prowd.dequantizer import DequantizerSettings, Ladder, eligible
 from prowd.errors import ConfigError
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
 from prowd.methods.lifting import Lifter
 from prowd.methods.masking import masked_mean, tensor_masks
-from prowd.methods.movement import blended, largest_scale, nearest_ternary, residue, stepped
+from prowd.methods.movement import best_ternary, blended, largest_scale, residue, stepped
 from prowd.methods.notes import mask_notes, weight_notes
 from prowd.methods.sideinfo import refined
 from prowd.quantize import QTensor, Weights
@@ -36,22 +36,22 @@ class ProWDPlus:
     """w_G ← w_G + γ·mean (ŵ_n − Q_{s_n}(w_G)), ŵ_n being what is known of a client's weights. Bytes are FedAvg's.
 
     Of a client whose weights arrive in its own width, everything is known. Under the ternary uplink the three levels
-    that it may send are spent on its movement, and chosen to be nearest to it.
+    that it may send are spent on its movement, and chosen to say the most of it.
     """
 
     gamma: Annotated[float, Gt(0)] = 1.5
-    """γ, how far the server goes along the mean movement."""
+    """γ, how far the server goes along the mean movement of the weights; gains are averaged."""
 
     message: Literal["movement", "weights"] = "movement"
     """What three levels say: the movement, or the weights, which the server refines by what it sent."""
-    level: Literal["nearest", "unbiased"] = "unbiased"
+    level: Literal["nearest", "full"] = "full"
     """How large a movement's level is: nearest to it, which is shorter, or going as far along it as it went itself."""
     feedback: bool = False
     """Whether a device keeps what a movement left unsaid for its next message; of a message that is lost, nothing."""
     blend: Annotated[int, Ge(0), Le(15)] = 0
-    """A ternary sender sets out from w + ((own − w) >> blend), own being what it had trained last; 0: from w."""
+    """A sender of movements sets out from w + ((own − w) >> blend), own being what it trained last; 0: from w."""
     sparsity: Annotated[float, Ge(0), Le(1)] = 0.0
-    """Largest share of low-bit movements that a mask may drop, those that go least with the high-bit ones; 0: none."""
+    """Largest share of entries that a mask on low-bit movements may drop, as those of the high side go; 0: no mask."""
     refine: Literal["posterior", "phi"] = "posterior"
     """How weights are refined: by the mean of a truncated Gaussian, or by a φ that reads what was sent as well."""
     ladder: str = "int2, int4, int8, int16, float32"
@@ -59,7 +59,7 @@ class ProWDPlus:
     dequantizer: DequantizerSettings = field(default_factory=DequantizerSettings)
 
     name: ClassVar[str] = "prowd-plus"
-    summary: ClassVar[str] = "average movements, sent as the nearest three levels"
+    summary: ClassVar[str] = "go along the mean movement, sent as the best three levels"
 
     def __post_init__(self) -> None:
         if self.feedback and (self.message, self.level) != ("movement", "nearest"):
@@ -68,14 +68,24 @@ class ProWDPlus:
         if self.refine == "phi" and self.message != "weights":
             found = f'options.refine: "phi" with message "{self.message}"'
             raise ConfigError(f'{found}; accepted: with message "weights" only')
+        if self.blend and self.message != "movement":
+            found = f'options.blend: {self.blend} with message "{self.message}"'
+            raise ConfigError(f'{found}; accepted: with message "movement" only')
 
     def init(self, scene: Scene) -> ServerState:
         """Start from the shared random model, and a fresh φ if there is to be one."""
         state = common.initial_state(scene)
         if self.refine != "phi":
             return state
+        if not eligible(scene.architecture, self.dequantizer.module):
+            found = f"no convolution has whole modules of {self.dequantizer.module} channels"
+            raise ConfigError(f'options.refine: "phi", but {found}; accepted: a smaller dequantizer.module')
+        lifter = self._lifter(scene)
         widths = [slot.width for client in scene.clients for slot in self.expects(scene, client).values()]
-        return replace(state, memory=self._lifter(scene).begin(widths))
+        memory = lifter.begin(widths)
+        if not any(lifter.ladder.entry(width) for width in widths):
+            raise ConfigError('options.refine: "phi", but all send three levels; accepted: with a client that does not')
+        return replace(state, memory=memory)
 
     def dispatch(self, scene: Scene, state: ServerState, client: ClientSpec) -> Weights:
         """Send Q_{s_n}(w_G)."""
@@ -89,7 +99,7 @@ class ProWDPlus:
             return common.reply(task, device, common.uplink(scene, device.spec, model.weights()), metrics)
         known = (device.memory.load(task.round) or {}) if self.feedback or self.blend else {}
         start = {name: blended(q, known.get(OWN + name), self.blend) for name, q in task.weights.items()}
-        model, metrics = common.local_round(scene, task, device, start)
+        model, metrics = common.local_round(scene, task, device, task.weights, start=start)
         trained, kept = model.weights(), dict[str, QTensor]()
         if self.blend:
             kept |= {OWN + name: tensor for name, tensor in trained.items()}
@@ -97,8 +107,8 @@ class ProWDPlus:
             sent = common.uplink(scene, device.spec, trained)
         else:
             moves = {name: _moved(trained[name], start[name], known.get(name)) for name in start}
-            shrunk = self.level == "nearest"
-            sent = {name: nearest_ternary(moved, width, shrunk=shrunk) for name, moved in moves.items()}
+            full = self.level == "full"
+            sent = {name: best_ternary(moved, width, full=full) for name, moved in moves.items()}
             kept |= {name: residue(moves[name], q, width) for name, q in sent.items() if self.feedback}
         if kept:
             device.memory.save(task.round, kept)
@@ -119,40 +129,50 @@ class ProWDPlus:
             for update, values in zip(updates, arrived, strict=True)
         ]
         masks = self._masks(scene, updates, moves)
-        model = stepped(state.model, masked_mean(scene, updates, moves, masks), self.gamma)
-        notes = {**state.notes, **weight_notes(scene, updates, arrived)}
-        if masks:
-            notes["masks"] = mask_notes(masks)
-        return replace(state, model=common.rescaled(scene, model), notes=notes)
-
-    def _lifter(self, scene: Scene) -> Lifter:
-        return Lifter(scene, Ladder.parse(self.ladder), self.dequantizer, informed=True)
+        means = masked_mean(scene, updates, moves, masks)
+        further = {name: self.gamma * means[name] for name in scene.architecture.shapes if name in means}
+        model = common.rescaled(scene, stepped(state.model, {**means, **further}, 1.0))
+        came = common.values(updates) if self.message == "weights" else arrived
+        notes = {**state.notes, **weight_notes(scene, updates, came, arrived)}
+        return replace(state, model=model, notes={**notes, "masks": mask_notes(masks)} if masks else notes)
 
     def _arrived(
         self, scene: Scene, state: ServerState, received: Mapping[Bitwidth, Values], updates: Sequence[Update]
     ) -> tuple[ServerState, list[Values]]:
-        """The clients' weights as far as they are known."""
-        if self.refine == "phi":
-            lifter = self._lifter(scene)
-            state = lifter.fitted(state, lifter.nets(updates, received))
-            return state, lifter.lift(state.memory, updates, received)
+        """The clients' weights as far as they are known: a message in three levels leaves something open."""
         arrived = common.values(updates)
         for width in [width for width in received if _is_ternary(scene, width)]:
             peers = [n for n, update in enumerate(updates) if update.width == width]
             if self.message == "weights":
                 found = refined(received[width], [updates[n].weights for n in peers], width)
             else:
-                end = width.max_code / width.steps  # no weight of this width is beyond
-                found = [
-                    {name: (received[width][name] + moved).clamp(-end, end) for name, moved in arrived[n].items()}
-                    for n in peers
-                ]
+                found = [stepped(received[width], arrived[n], 1.0) for n in peers]
             for n, values in zip(peers, found, strict=True):
-                arrived[n] = values
-        return state, arrived
+                arrived[n] = values if self.blend else _within(width, values)
+        return self._lifted(scene, state, received, updates, arrived) if self.refine == "phi" else (state, arrived)
+
+    def _lifted(
+        self,
+        scene: Scene,
+        state: ServerState,
+        received: Mapping[Bitwidth, Values],
+        updates: Sequence[Update],
+        arrived: Sequence[Values],
+    ) -> tuple[ServerState, list[Values]]:
+        """The same, with what φ makes of the tensors that have modules in place of their posterior means."""
+        lifter, names = self._lifter(scene), eligible(scene.architecture, self.dequantizer.module)
+        state = lifter.fitted(state, lifter.nets(updates, received))
+        found = list(arrived)
+        for n in [n for n, update in enumerate(updates) if _is_ternary(scene, update.width)]:
+            lifted = lifter.lift(state.memory, [updates[n]], received)[0]
+            found[n] = {**arrived[n], **_within(updates[n].width, {name: lifted[name] for name in names})}
+        return state, found
+
+    def _lifter(self, scene: Scene) -> Lifter:
+        return Lifter(scene, Ladder.parse(self.ladder), self.dequantizer, informed=True)
 
     def _masks(self, scene: Scene, updates: Sequence[Update], moves: Sequence[Values]) -> dict[str, Mask]:
-        """What of the low-bit clients' movements counts (Eq. 8): relative to what was sent, from the first round on."""
+        """What of the low-bit clients' movements counts (Eq. 8); all of it in a round without one of the sides."""
         low, high = common.side_averages(scene, updates, moves) if self.sparsity else ({}, {})
         return tensor_masks(low, high, partial(select, sparsity=self.sparsity)) if low and high else {}
 
@@ -163,6 +183,12 @@ class ProWDPlus:
 def _is_ternary(scene: Scene, width: Bitwidth) -> bool:
     """Whether a width's clients can say less than they know."""
     return scene.uplink == "ternary" and not width.is_float and width != INT2
+
+
+def _within(width: Bitwidth, values: Values) -> Values:
+    """No weight of a width is beyond the ends of its codes."""
+    end = width.max_code / width.steps
+    return {name: value.clamp(-end, end) for name, value in values.items()}
 
 
 def _moved(trained: QTensor, start: QTensor, unsaid: QTensor | None) -> Tensor:
