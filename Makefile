@@ -36,8 +36,8 @@ bench: $(STAMP) ## speed of the kernels and the engine, the mask solver against 
 	$(BIN)/python -m benchmarks.selection
 	$(BIN)/python -m benchmarks.dequantizer
 
-evidence: $(STAMP) ## the paper's experiments scaled down, on CIFAR-10, and its claims; hours, resumable
-	$(BIN)/python -m benchmarks.evidence
+evidence: $(STAMP) ## the paper's experiments scaled down, on CIFAR-10, and its claims; hours, resumable; ONLY=NAME makes one
+	$(BIN)/python -m benchmarks.evidence $(if $(ONLY),--only $(ONLY))
 
 peers: $(STAMP) ## rounds of prowd, a bare loop, Flower's simulation and pfl; installs the last two apart
 	$(BIN)/python -m benchmarks.peers
