@@ -39,9 +39,9 @@ def _check_weights(update: Update, slots: Mapping[str, Slot]) -> None:
     for name, tensor in update.weights.items():
         _same(f"shape of {name!r}", tensor.shape, slots[name].shape)
         _same(f"width of {name!r}", str(tensor.width), str(slots[name].width))
-        if tensor.width.is_float and tensor.codes.numel() and float(tensor.codes.abs().amax()) > LARGEST_FLOAT:
-            found = float(tensor.codes.abs().amax())
-            raise WireError(f"{name!r} has a value of size {found:g}; accepted: to {LARGEST_FLOAT:g}")
+        size = float(tensor.codes.abs().amax()) if tensor.width.is_float and tensor.codes.numel() else 0.0
+        if size > LARGEST_FLOAT:
+            raise WireError(f"{name!r} has a value of size {size:g}; accepted: to {LARGEST_FLOAT:g}")
         largest = slots[name].largest_scale
         if tensor.scale != 1.0 and (largest is None or tensor.scale > largest):
             accepted = "1" if largest is None else f"above 0, to {largest:g}"

@@ -99,7 +99,7 @@ class ProWDPlus:
             return common.reply(task, device, common.uplink(scene, device.spec, model.weights()), metrics)
         known = (device.memory.load(task.round) or {}) if self.feedback or self.blend else {}
         start = {name: blended(q, known.get(OWN + name), self.blend) for name, q in task.weights.items()}
-        model, metrics = common.local_round(scene, task, device, task.weights, start=start)
+        model, metrics = common.local_round(scene, task, device, task.weights, start=start if self.blend else None)
         trained, kept = model.weights(), dict[str, QTensor]()
         if self.blend:
             kept |= {OWN + name: tensor for name, tensor in trained.items()}
@@ -162,10 +162,10 @@ class ProWDPlus:
         """The same, with what φ makes of the tensors that have modules in place of their posterior means."""
         lifter, names = self._lifter(scene), eligible(scene.architecture, self.dequantizer.module)
         state = lifter.fitted(state, lifter.nets(updates, received))
-        found = list(arrived)
-        for n in [n for n, update in enumerate(updates) if _is_ternary(scene, update.width)]:
-            lifted = lifter.lift(state.memory, [updates[n]], received)[0]
-            found[n] = {**arrived[n], **_within(updates[n].width, {name: lifted[name] for name in names})}
+        found, ternary = list(arrived), [n for n, update in enumerate(updates) if _is_ternary(scene, update.width)]
+        lifted = lifter.lift(state.memory, [updates[n] for n in ternary], received)
+        for n, values in zip(ternary, lifted, strict=True):
+            found[n] = {**arrived[n], **_within(updates[n].width, {name: values[name] for name in names})}
         return state, found
 
     def _lifter(self, scene: Scene) -> Lifter:
