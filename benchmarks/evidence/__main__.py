@@ -2,6 +2,7 @@
 
 ``python -m benchmarks.evidence`` runs what is missing under runs/evidence (resumable: interrupt it when you like),
 copies what is finished to results/, and prints what was found, claim by claim. ``--claims`` only reads results/.
+``--only suspects`` makes all those under that name.
 """
 
 from __future__ import annotations
@@ -13,30 +14,35 @@ from pathlib import Path
 
 import prowd
 from benchmarks.evidence.claims import changes, claims, goal, to_markdown, together
-from benchmarks.evidence.plans import EQUALS, PLANS
+from benchmarks.evidence.plans import EQUALS, PLANS, SCREENED
 from benchmarks.evidence.publish import publish
 from benchmarks.evidence.reading import Evidence, read_evidence
+from benchmarks.evidence.suspects import overview
 from prowd.errors import ProwdError
 
 
 def main() -> None:
     """Run, keep, judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=PLANS, nargs="+", default=list(PLANS), help="some of the comparisons")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    names = [SCREENED.rstrip("/"), *PLANS]
+    parser.add_argument("--only", choices=names, nargs="+", default=list(PLANS), help="some of the comparisons")
+    parser.add_argument("--seeds", type=int, nargs="+", help="default: those of each comparison's plan, mostly 0 1 2")
     parser.add_argument("--workers", type=int, help="runs at once (default: one a core)")
     parser.add_argument("--runs", type=Path, default=Path("runs/evidence"), help="where runs are made")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where what is kept of them goes")
     parser.add_argument("--claims", action="store_true", help="run nothing, judge what is there")
     arguments = parser.parse_args()
+    wanted = [name for name in PLANS if any(name == one or name.startswith(f"{one}/") for one in arguments.only)]
     failures: dict[str, str] = {}
-    for name in arguments.only:
+    for name in wanted:
         if not arguments.claims:
             failures |= {f"{name}, {run}": reason for run, reason in _make(name, arguments).items()}
     found = {name: read_evidence(path) for name in PLANS if (path := arguments.results / name).is_dir()}
-    for name in arguments.only:
-        if name in found:
+    for name in wanted:
+        if name in found and not name.startswith(SCREENED):
             print(_judged(name, found), end="\n\n")
+    if any(name.startswith(SCREENED) for name in wanted):
+        print(overview({name.removeprefix(SCREENED): runs for name, runs in found.items()}), end="\n\n")
     sys.exit("".join(f"{run} failed: {reason}\n" for run, reason in failures.items()) or None)
 
 
@@ -46,7 +52,7 @@ def _make(name: str, arguments: argparse.Namespace) -> Mapping[str, str]:
     made = prowd.compare(
         plan.preset,
         methods=plan.methods,
-        seeds=arguments.seeds,
+        seeds=arguments.seeds or plan.seeds,
         out=place,
         workers=arguments.workers,
         progress=True,

@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.evidence.suspects import AS_IT_IS, SUSPECTS
 from prowd.settings import read_suggestion
 
-__all__ = ["EQUALS", "PLANS", "Plan"]
+__all__ = ["EQUALS", "PLANS", "SCREENED", "Plan"]
 
 FEW = ("local", "fedavg", "fedpaq", "fedgroupedavg-asymmetric", "prowd")
 MORE = ("prowd-deq", "prowd-swa", "prowd-plus")
 HALF, MOST = "table1-50-50-cpu", "table1-80-20-cpu"
 TERNARY = {"options.fedpaq": {"bits": "uplink"}}  # FedPAQ at the bytes of the others
-EQUALS = {HALF: ("fedpaq-ternary", "fedcom-small-steps"), MOST: ("fedpaq-ternary-80-20",)}
+EQUALS = {HALF: ("fedpaq-ternary", "fedcom-small-steps"), MOST: ("fedpaq-ternary-80-20", "fedcom-small-steps-80-20")}
 """Where rivals of our own method are to be found at its bytes, and with its step."""
 SCALED = {"float32.update_exponent": 2, "float32.lr": 0.03}
+SMALL = {"options.fedcom": {"gamma": 1.5, "bits": "uplink"}}
+SCREENED = "suspects/"
+SCREEN = {"validation": 5000, "evaluate_every": 16}  # only what a run comes to is looked at
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Plan:
     settings: Mapping[str, Any] = field(default_factory=dict)
     than: str = ""
     """Another comparison to hold it against than that of its preset."""
+    seeds: Sequence[int] = (0, 1, 2)
 
     @property
     def against(self) -> str:
@@ -51,7 +56,8 @@ PLANS: dict[str, Plan] = {
     "fedpaq-ternary": Plan(HALF, ("fedpaq",), TERNARY),
     "fedpaq-ternary-80-20": Plan(MOST, ("fedpaq",), TERNARY),
     "grouped-full-rates": Plan(HALF, ("fedgroupedavg",), {"options.fedgroupedavg": {"scale_rate": False}}),
-    "fedcom-small-steps": Plan(HALF, ("fedcom",), {"options.fedcom": {"gamma": 1.5, "bits": "uplink"}}),
+    "fedcom-small-steps": Plan(HALF, ("fedcom",), SMALL),
+    "fedcom-small-steps-80-20": Plan(MOST, ("fedcom",), SMALL),
     "eq8-without-limit": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity": 1.0}}),
     "plus-one-step": _plus(gamma=1.0),
     "plus-nearest": _plus(level="nearest"),
@@ -61,4 +67,11 @@ PLANS: dict[str, Plan] = {
     "plus-weights": _plus(message="weights"),
     "plus-phi": _plus("plus-weights", message="weights", refine="phi"),
     "plus-rescaled": Plan(HALF, ("prowd-plus",), {"rescale": "layer"}),
+    # What the paper leaves open
+    **{
+        f"{SCREENED}{name}": Plan(
+            HALF, suspect.methods, {**SCREEN, **suspect.settings}, than=f"{SCREENED}{AS_IT_IS}", seeds=(100,)
+        )
+        for name, suspect in SUSPECTS.items()
+    },
 }

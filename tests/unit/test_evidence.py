@@ -12,9 +12,10 @@ import pytest
 
 import prowd
 from benchmarks.evidence.claims import Claim, changes, claims, goal, to_markdown, together
-from benchmarks.evidence.plans import PLANS
+from benchmarks.evidence.plans import PLANS, SCREENED
 from benchmarks.evidence.publish import near_levels, publish
 from benchmarks.evidence.reading import Evidence, printed, read_evidence
+from benchmarks.evidence.suspects import overview
 from prowd.comparison import Outcome, estimate
 from prowd.config import load_config
 from prowd.errors import RunError
@@ -165,7 +166,23 @@ def test_plans_are_ones_that_can_be_made(name: str) -> None:
     for method in plan.methods:
         config = load_config(plan.preset, {**plan.settings, "method": method})
         assert config != load_config(plan.preset, {"method": method}) or not plan.settings
-        assert config.validation == 0
+        assert (config.validation == 0) != name.startswith(SCREENED)
+    assert set(plan.seeds) == ({100} if name.startswith(SCREENED) else {0, 1, 2})
+
+
+def test_suspects_are_held_against_fedavg() -> None:
+    base = evidence(fedavg={100: (46.0, 44.0)}, prowd={100: (45.0, 47.0)})
+    mask = evidence(prowd={100: (40.0, 48.0)})
+    loss = evidence(fedavg={100: (30.0, 31.0)}, prowd={100: (36.5, 37.5)})
+    half = evidence(prowd={100: (1.0, 1.0)})
+    found = {"as-it-is": base, "mask-without-limit": mask, "squared-loss": loss, "no-logit-scale": half, "mix": base}
+    _, _, *rows = overview(found).splitlines()
+    assert rows == [
+        "| as the presets have it | 46.0 / 44.0 | 45.0 / 47.0 | +1.0 |",
+        "| squared error at Int8 | 30.0 / 31.0 | 36.5 / 37.5 | +6.5 |",
+        "| masks drop what they like (Eq. 8) |  | 40.0 / 48.0 | -1.0 |",
+    ]
+    assert overview({"squared-loss": loss}) == "what the choices change cannot be said without as-it-is"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,81 @@
+"""The choices that the paper leaves open, each changed alone: is it one of them that keeps its claims from holding?
+
+A screening, on validation data and a seed that is reported nowhere else: it finds causes of several points, not of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+from benchmarks.evidence.reading import Evidence
+from prowd.comparison import Outcome
+
+__all__ = ["AS_IT_IS", "SUSPECTS", "Suspect", "overview"]
+
+BOTH, OURS = ("fedavg", "prowd"), ("prowd",)
+AS_IT_IS = "as-it-is"
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A choice in words, the settings that make it, and the methods that it concerns."""
+
+    choice: str
+    settings: Mapping[str, Any]
+    methods: Sequence[str] = BOTH
+
+
+def _prowd(choice: str, **options: Any) -> Suspect:
+    return Suspect(choice, {"options.prowd": options}, OURS)
+
+
+def _phi(choice: str, **settings: Any) -> Suspect:
+    return Suspect(choice, {f"options.prowd.dequantizer.{name}": value for name, value in settings.items()}, OURS)
+
+
+SUSPECTS = {
+    AS_IT_IS: Suspect("as the presets have it", {}),
+    "steps-alpha": Suspect("Float32 steps of 0.1·α", {"float32.update_exponent": 1}),
+    "steps-alpha-squared": Suspect("Float32 steps of 0.03·α²", {"float32.update_exponent": 2, "float32.lr": 0.03}),
+    "no-momentum": Suspect("no momentum to reset, ten times the rate", {"float32.momentum": 0.0, "float32.lr": 1.0}),
+    "local-gains": Suspect("gains stay on their devices", {"float32.gains": "local"}),
+    "squared-loss": Suspect("squared error at Int8", {"lowbit.loss": "squared"}),
+    "no-logit-scale": Suspect("no logit scale at Int8", {"lowbit.logit_scale": 1.0}),
+    "rescale-layer": Suspect("v rescaled by layer", {"rescale": "layer"}),
+    "rescale-channel": Suspect("v rescaled by channel", {"rescale": "channel"}),
+    "mask-without-limit": _prowd("masks drop what they like (Eq. 8)", sparsity=1.0),
+    "mask-half": _prowd("masks drop at most half", sparsity=0.5),
+    "mask-zeros-kept": _prowd("masks keep what did not move", zeros="keep"),
+    "mask-global": _prowd("one mask for all tensors", scope="global"),
+    "literal-mean": _prowd("1/M·Σ c⊙w, as printed", combine="literal"),
+    "phi-printed": _phi("φ's block as printed", form="printed"),
+    "phi-schedule": _phi("φ by SGD at 0.01, 5 epochs of 16", optimizer="sgd", lr=0.01, epochs=5, batch=16),
+    "phi-tau": _phi("φ's τ = 0.3", tau=0.3),
+    "phi-before": _prowd("φ fitted on the round before", fit="concurrent"),
+}
+
+
+def overview(found: Mapping[str, Evidence]) -> str:
+    """A row for each choice that has been tried; where FedAvg has nothing to do with it, its runs are those without."""
+    base = found.get(AS_IT_IS)
+    if base is None:
+        return f"what the choices change cannot be said without {AS_IT_IS}"
+    lines = ["| choice | FedAvg | ProWD | average of ProWD − FedAvg |", "|---|---:|---:|---:|"]
+    for name, suspect in SUSPECTS.items():
+        runs = found[name].outcomes if name in found else {}
+        if not all(runs.get(method) for method in suspect.methods):
+            continue
+        fedavg, prowd = runs.get("fedavg", base.outcomes["fedavg"]), runs["prowd"]
+        seeds = sorted(set(fedavg) & set(prowd))
+        difference = mean(prowd[seed].average - fedavg[seed].average for seed in seeds)
+        own = _accuracies(fedavg, seeds) if "fedavg" in suspect.methods else ""
+        lines.append(f"| {suspect.choice} | {own} | {_accuracies(prowd, seeds)} | {difference:+.1f} |")
+    return "\n".join(lines)
+
+
+def _accuracies(runs: Mapping[int, Outcome], seeds: Sequence[int]) -> str:
+    widths = next(iter(runs.values())).trained
+    return " / ".join(f"{mean(runs[seed].trained[width] for seed in seeds):.1f}" for width in widths)
