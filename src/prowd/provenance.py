@@ -35,6 +35,7 @@ def provenance() -> dict[str, Any]:
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
             "processor": _processor(),
+            "instructions": torch.backends.cpu.get_cpu_capability(),  # which decide the last bits of float sums
             "cores": os.cpu_count(),
             "python": platform.python_version(),
             "torch": str(torch.__version__),

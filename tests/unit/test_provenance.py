@@ -233,6 +233,7 @@ def test_facts_are_plain_and_true() -> None:
     assert (machine["python"], machine["torch"]) == (platform.python_version(), torch.__version__)
     assert machine["cores"] == os.cpu_count()
     assert machine["processor"]
+    assert machine["instructions"] == torch.backends.cpu.get_cpu_capability() != ""
 
 
 def test_neither_the_machine_nor_its_user_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
