@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from prowd.bits import Bitwidth
-from prowd.lowbit import simulated
+from prowd.lowbit import exact, simulated
 from prowd.lowbit.update import step
 from prowd.models.architecture import Architecture, Conv, Flatten, Linear, MaxPool
 from prowd.quantize import Rate, ternary
@@ -212,6 +212,20 @@ def test_weight_gradient_of_wide_codes(s: int) -> None:
     e, a = oracle.quantize_error(case.error, s), case.x.reshape(5, 4)
     in_float32 = [[sum_in_float32(e[:, o] * a[:, i]) for i in range(4)] for o in range(8)]
     assert (in_float32 == gradient.tolist()) == (s <= 12)
+
+
+@pytest.mark.parametrize("room", [1, 2 * 4 * 12, 2**17])  # windows of one image, of two, of all at once
+@pytest.mark.parametrize("s", [10, 16])
+def test_weight_gradient_of_wide_codes_some_images_at_once(s: int, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "ROOM", room)
+    random = np.random.default_rng(s)
+    conv = Conv("a", 2, 3, (3, 2), stride=(2, 3), padding=(1, 0), relu=False)
+    net = Architecture((conv, Flatten(), Linear("b", 12, 2, relu=False)), (2, 4, 6))
+    weights = [fill("random", (3, 2, 3, 2), s, random), fill("random", (2, 12), s, random)]
+    _, gradients = check(
+        Case(net, s, weights, fill("random", (5, 2, 4, 6), s, random), fill("random", (5, 2), s, random))
+    )
+    assert (np.abs(gradients[0]).max() > 2**24) == (s == 16)
 
 
 def test_errors_add_up_under_overlapping_pools() -> None:

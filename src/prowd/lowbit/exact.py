@@ -2,13 +2,15 @@
 
 A float32 holds every integer up to 2^24, so a sum of integer products is exact in any order while the sum of the
 products' magnitudes stays within that. Each function here proves the bound from the operands, or splits them until it
-holds: wide codes into two limbs of at most 8 bits, a batch into chunks; what still does not fit goes through float64.
-(float64 throughout would be exact as well, and four to seven times slower on a CPU.) PyTorch must be left at its
-default float32 precision: bfloat16 or TF32 products, which a program can switch on, hold 8 or 11 bits only.
+holds: wide codes into two limbs of at most 8 bits, a batch into chunks; what still does not fit goes through float64,
+and so do the weight gradients of wide codes, as matrix products: PyTorch's convolutions are slow in float64, its matrix
+products are not. PyTorch must be left at its default float32 precision: bfloat16 or TF32 products, which a program can
+switch on, hold 8 or 11 bits only.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -21,6 +23,7 @@ __all__ = ["correlate", "correlate_transposed", "weight_gradient"]
 
 FLOAT32_EXACT = 2**24
 LIMB = 256
+ROOM = 2**17  # float64s of the windows that are laid out at once: few enough to stay in a cache
 
 
 def correlate(layer: WeightLayer, ternary: Tensor, codes: Tensor, largest: int) -> Tensor:
@@ -43,12 +46,23 @@ def weight_gradient(layer: WeightLayer, codes: Tensor, error: Tensor, largest: i
     """Σ e·a over batch and positions, for error codes e and input codes a, both at most ``largest``."""
     if largest < LIMB:
         return _chunked_gradient(layer, codes, error)
-    total = torch.zeros(layer.shape, dtype=torch.float64, device=error.device)
-    for error_limb, error_factor in _limbs(error):
-        for codes_limb, codes_factor in _limbs(codes):
-            part = _chunked_gradient(layer, codes_limb, error_limb)
-            total += part.double() * (error_factor * codes_factor)
-    return total
+    if isinstance(layer, Linear):
+        return error.double().T @ codes.double()
+    return _gradient_of_windows(layer, codes, error)
+
+
+def _gradient_of_windows(layer: Conv, codes: Tensor, error: Tensor) -> Tensor:
+    """The weight gradient of a convolution in float64: errors times the windows they come from, some images at once."""
+    (high, wide), (down, right) = layer.kernel, layer.padding
+    inputs = F.pad(codes.permute(0, 2, 3, 1), (0, 0, right, right, down, down)).double()
+    errors = error.permute(0, 2, 3, 1).double()
+    window = high * wide * layer.inputs
+    total = torch.zeros(layer.outputs, window, dtype=torch.float64, device=error.device)
+    images = max(1, ROOM // (math.prod(errors.shape[1:3]) * window))
+    for some, their in zip(torch.split(inputs, images), torch.split(errors, images), strict=True):
+        windows = some.unfold(1, high, layer.stride[0]).unfold(2, wide, layer.stride[1])  # [..., input, high, wide]
+        total.addmm_(their.reshape(-1, layer.outputs).T, windows.permute(0, 1, 2, 4, 5, 3).reshape(-1, window))
+    return total.reshape(layer.outputs, high, wide, layer.inputs).permute(0, 3, 1, 2).contiguous()
 
 
 def _limbs(codes: Tensor) -> list[tuple[Tensor, int]]:
