@@ -19,6 +19,7 @@ EQUALS = {HALF: ("fedpaq-ternary", "fedcom-small-steps"), MOST: ("fedpaq-ternary
 """Where rivals of our own method are to be found at its bytes, and with its step."""
 SCALED = {"float32.update_exponent": 2, "float32.lr": 0.03}
 SMALL = {"options.fedcom": {"gamma": 1.5, "bits": "uplink"}}
+FULL = {"options.fedgroupedavg": {"scale_rate": False}}
 SCREENED = "suspects/"
 SCREEN = {"validation": 5000, "evaluate_every": 16}  # only what a run comes to is looked at
 
@@ -55,7 +56,8 @@ PLANS: dict[str, Plan] = {
     "scaled-steps-80-20": Plan(MOST, ("fedavg", "fedpaq", "prowd", "prowd-plus"), {**SCALED, **TERNARY}),
     "fedpaq-ternary": Plan(HALF, ("fedpaq",), TERNARY),
     "fedpaq-ternary-80-20": Plan(MOST, ("fedpaq",), TERNARY),
-    "grouped-full-rates": Plan(HALF, ("fedgroupedavg",), {"options.fedgroupedavg": {"scale_rate": False}}),
+    "grouped-full-rates": Plan(HALF, ("fedgroupedavg",), FULL),
+    "grouped-full-rates-80-20": Plan(MOST, ("fedgroupedavg",), FULL),
     "fedcom-small-steps": Plan(HALF, ("fedcom",), SMALL),
     "fedcom-small-steps-80-20": Plan(MOST, ("fedcom",), SMALL),
     "eq8-without-limit": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity": 1.0}}),
