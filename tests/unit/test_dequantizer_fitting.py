@@ -97,11 +97,16 @@ def test_losses_of_algorithm_2(width: Bitwidth, chosen: list[int]) -> None:
 
 @pytest.mark.parametrize("informs", [False, True], ids=["as in the paper", "informed"])
 @pytest.mark.parametrize("form", ["residual", "printed"])
-@pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 0.2), ("adam", 0.01)])
+@pytest.mark.parametrize(("optimizer", "lr", "seed"), [("sgd", 0.2, 5), ("adam", 0.01, 1)])
 def test_a_whole_fit_is_algorithm_2(
-    form: Literal["residual", "printed"], optimizer: Literal["sgd", "adam"], lr: float, *, informs: bool
+    form: Literal["residual", "printed"], optimizer: Literal["sgd", "adam"], lr: float, seed: int, *, informs: bool
 ) -> None:
-    """Twelve steps, on networks of three widths and two architectures, that move every tensor of φ."""
+    """Twelve steps, on networks of three widths and two architectures, that move every tensor of φ.
+
+    Gradients jump where a LeakyReLU or a difference in L_recon is zero, and a step that float32 and float64 take on
+    different sides of such a place parts them for good. With SGD's seed none comes near one: nudged by 1e-6 either way,
+    the oracle's own fit moves in proportion, to 1e-8. With seed 1 its steps jump, for some processors' float32 as well.
+    """
     settings = DequantizerSettings(
         4, 2, 3, 0.3, form, optimizer, lr, momentum=0.8, batch=3, epochs=2, lam=0.7, noise=0.2, images=5
     )
@@ -109,8 +114,8 @@ def test_a_whole_fit_is_algorithm_2(
     nets = [informed(net, n) for n, net in enumerate(nets)] if informs else nets
     phi = make(settings, seed=1, informed=informs)
     start, naive = phi.state(), naive_dequantizer.Fit(phi.state(), LADDER, settings)
-    naive.run(nets, IMAGES, generator(1, "fit"))
-    report = fit(phi, nets, IMAGES, generator(1, "fit"))
+    naive.run(nets, IMAGES, generator(seed, "fit"))
+    report = fit(phi, nets, IMAGES, generator(seed, "fit"))
     assert report.recon == pytest.approx(naive.recon, rel=LOSSES)
     assert report.distill == pytest.approx(naive.distill, rel=LOSSES)
     assert all((parameter - start[name]).abs().max() > 10 * WEIGHTS for name, parameter in phi.state().items())
