@@ -63,7 +63,7 @@ SUSPECTS = {
 def overview(found: Mapping[str, Evidence]) -> str:
     """A row for each choice that has been tried; where FedAvg has nothing to do with it, its runs are those without."""
     base = found.get(AS_IT_IS)
-    if base is None:
+    if base is None or "fedavg" not in base.outcomes:
         return f"what the choices change cannot be said without {AS_IT_IS}"
     lines = ["| choice | FedAvg | ProWD | average of ProWD − FedAvg |", "|---|---:|---:|---:|"]
     for name, suspect in SUSPECTS.items():
@@ -72,6 +72,8 @@ def overview(found: Mapping[str, Evidence]) -> str:
             continue
         fedavg, prowd = runs.get("fedavg", base.outcomes["fedavg"]), runs["prowd"]
         seeds = sorted(set(fedavg) & set(prowd))
+        if not seeds:
+            continue
         difference = mean(prowd[seed].average - fedavg[seed].average for seed in seeds)
         own = _accuracies(fedavg, seeds) if "fedavg" in suspect.methods else ""
         lines.append(f"| {suspect.choice} | {own} | {_accuracies(prowd, seeds)} | {difference:+.1f} |")

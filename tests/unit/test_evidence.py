@@ -182,6 +182,9 @@ def test_suspects_are_held_against_fedavg() -> None:
         "| squared error at Int8 | 30.0 / 31.0 | 36.5 / 37.5 | +6.5 |",
         "| masks drop what they like (Eq. 8) |  | 40.0 / 48.0 | -1.0 |",
     ]
+    other = evidence(prowd={101: (1.0, 1.0)})
+    assert overview({**found, "mask-half": other}) == overview(found), "no FedAvg has its seed"
+    assert overview({"as-it-is": mask}) == overview({})
     assert overview({"squared-loss": loss}) == "what the choices change cannot be said without as-it-is"
 
 
