@@ -67,7 +67,7 @@ def _judged(name: str, found: Mapping[str, Evidence]) -> str:
     against, own = PLANS[name].against, goal(found[name], [found[one] for one in EQUALS.get(name, ()) if one in found])
     if against and against not in found:
         return f"{name}: what it changes cannot be said without {against}"
-    rows = changes(found[against], found[name]) if against else claims(found[name])
+    rows = changes(found[against], found[name], PLANS[name].rivals) if against else claims(found[name])
     said = to_markdown([*rows, *own])
     rivals = ", ".join(dict.fromkeys(claim.what.rpartition(" ")[2] for claim in own))
     return f"{said}\n\nprowd-plus above {rivals} at every width, all at once: {together(own)}" if own else said

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from benchmarks.evidence.reading import Evidence, Figure, by_bits, printed
 from prowd.comparison import Estimate, Outcome, estimate
@@ -95,14 +96,23 @@ def together(found: Sequence[Claim]) -> str:
     return next((verdict for verdict in (FAILS, FEW, OPEN) if verdict in verdicts), HOLDS)
 
 
-def changes(before: Evidence, after: Evidence) -> list[Claim]:
-    """What the settings of a comparison change in the methods that it shares with another, seed by seed."""
+def changes(
+    before: Evidence, after: Evidence, rivals: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> list[Claim]:
+    """What the settings of a comparison change in the methods that it shares with another, seed by seed.
+
+    A method that has ``rivals`` there is held against these instead.
+    """
     made: list[Claim] = []
     for method, runs in after.outcomes.items():
-        others = before.outcomes.get(method, {})
-        for width in sorted(set(after.widths) & set(before.widths), key=by_bits):
-            differences = [runs[seed].trained[width] - others[seed].trained[width] for seed in runs if seed in others]
-            made.append(Claim(after.name, f"{width} of {method}, with − without", differences, ("better", "worse")))
+        for other in rivals.get(method, (method,)):
+            others = before.outcomes.get(other, {})
+            what = f"{method}, with − without" if other == method else f"{method} − {other}"
+            for width in sorted(set(after.widths) & set(before.widths), key=by_bits):
+                differences = [
+                    runs[seed].trained[width] - others[seed].trained[width] for seed in runs if seed in others
+                ]
+                made.append(Claim(after.name, f"{width} of {what}", differences, ("better", "worse")))
     return made
 
 

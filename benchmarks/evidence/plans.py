@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.evidence.controls import RandomSwa
 from benchmarks.evidence.suspects import AS_IT_IS, SUSPECTS
 from prowd.settings import read_suggestion
 
@@ -34,6 +35,8 @@ class Plan:
     than: str = ""
     """Another comparison to hold it against than that of its preset."""
     seeds: Sequence[int] = (0, 1, 2)
+    rivals: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Other methods to hold some of its methods against than themselves."""
 
     @property
     def against(self) -> str:
@@ -44,6 +47,12 @@ class Plan:
 def _plus(than: str = "", **options: Any) -> Plan:
     """Our own method with some options, against what it is without."""
     return Plan(HALF, ("prowd-plus",), {"options.prowd-plus": options}, than)
+
+
+def _random(preset: str) -> Plan:
+    """Masks of the same sizes, drawn: do the ones of ProWD cost, or gain, by which entries they drop?"""
+    drawn = f"{RandomSwa.__module__}:{RandomSwa.__name__}"
+    return Plan(preset, (drawn,), than=preset, rivals={RandomSwa.name: ("prowd-swa", "fedavg")})
 
 
 PLANS: dict[str, Plan] = {
@@ -58,6 +67,12 @@ PLANS: dict[str, Plan] = {
     "fedpaq-ternary-80-20": Plan(MOST, ("fedpaq",), TERNARY),
     "grouped-full-rates": Plan(HALF, ("fedgroupedavg",), FULL),
     "grouped-full-rates-80-20": Plan(MOST, ("fedgroupedavg",), FULL),
+    "grouped-full-rates-multibit": Plan(
+        "multibit-cpu", ("fedgroupedavg-asymmetric",), {"options.fedgroupedavg-asymmetric": {"scale_rate": False}}
+    ),
+    "constant-rate": Plan("table2-cpu", ("fedavg", "prowd"), {"lowbit.rate_scaling": "constant"}),
+    "random-masks": _random(HALF),
+    "random-masks-80-20": _random(MOST),
     "fedcom-small-steps": Plan(HALF, ("fedcom",), SMALL),
     "fedcom-small-steps-80-20": Plan(MOST, ("fedcom",), SMALL),
     "eq8-without-limit": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity": 1.0}}),

@@ -128,6 +128,17 @@ def test_what_a_setting_changes_is_paired_by_seed_too() -> None:
     assert replace(low, differences=[1.0, 1.1]).verdict == "better"
 
 
+def test_a_control_is_held_against_what_it_controls() -> None:
+    drawn = evidence("other", prowd_drawn={0: (48.0, 45.0), 1: (50.0, 47.0)})
+    found = changes(MIXED, drawn, {"prowd-drawn": ("prowd", "fedavg")})
+    assert [(claim.what, list(claim.differences)) for claim in found] == [
+        ("int8 of prowd-drawn − prowd", [-1.0, -2.0]),
+        ("float32 of prowd-drawn − prowd", [-1.0, -3.0]),
+        ("int8 of prowd-drawn − fedavg", [-2.0, -1.0]),
+        ("float32 of prowd-drawn − fedavg", [5.0, 4.0]),
+    ]
+
+
 def test_evidence_is_read_from_what_is_kept(kept: Path) -> None:
     found = read_evidence(kept)
     record = next(run for run in find_records(kept)[0] if (run.method, run.seed) == ("prowd", 0))

@@ -139,8 +139,12 @@ class ProWD:
         low, high = (
             {name: now[f"{side}{name}"] - state.memory[f"{side}{name}"] for name in names} for side in (LOW, HIGH)
         )
+        return now, self.masks(scene, state, low, high)
+
+    def masks(self, scene: Scene, state: ServerState, low: Values, high: Values) -> dict[str, Mask]:
+        """Eq. 8, from how far the averages of the two sides have moved; for other rules, a method may have its own."""
         solve = partial(select, tau=self.tau, sparsity=self.sparsity, keep_zeros=self.zeros == "keep")
-        return now, (tensor_masks if self.scope == "tensor" else one_mask)(low, high, solve)
+        return (tensor_masks if self.scope == "tensor" else one_mask)(low, high, solve)
 
 
 @dataclass(frozen=True)
