@@ -22,7 +22,8 @@ BASELINES = (
     "fedgroupedavg",
     "fedgroupedavg-asymmetric",
 )
-PARTS = (("prowd-deq", "fedavg"), ("prowd-swa", "fedavg"), ("prowd", "prowd-deq"), ("prowd", "prowd-swa"))
+ALONE = ("prowd-deq", "prowd-swa")
+PARTS = (*((part, "fedavg") for part in ALONE), *(("prowd", part) for part in ALONE))
 RIVALS = ("fedavg", "fedpaq", "fedcom", "prowd")  # of our own method
 HOLDS, FAILS, OPEN, FEW = "holds", "does not hold", "not decided", "too few runs"
 
@@ -60,7 +61,11 @@ def claims(evidence: Evidence) -> list[Claim]:
     made += [_average(evidence, one, other) for one, other in PARTS if one in there and other in there]
     if "fedgroupedavg" in there and "float32" in evidence.widths:
         made += _mixed(evidence)
-    return made + [_of_width(evidence, "prowd", "fedavg", width) for width in evidence.widths]
+    made += [_of_width(evidence, "prowd", "fedavg", width) for width in evidence.widths]
+    measured = [method for method, runs in there.items() if all(run.received for run in runs.values())]
+    return made + [
+        _as_received(evidence, one, "fedavg") for one in ("prowd", *ALONE) if {one, "fedavg"} <= set(measured)
+    ]
 
 
 def _mixed(evidence: Evidence) -> list[Claim]:
@@ -118,6 +123,12 @@ def changes(
 
 def _average(evidence: Evidence, one: str, other: str) -> Claim:
     return Claim(evidence.name, f"average of {one} − {other}", evidence.paired(one, other, lambda run: run.average))
+
+
+def _as_received(evidence: Evidence, one: str, other: str) -> Claim:
+    """The same of the models that clients got, before they trained them: the paper does not say which it measures."""
+    differences = evidence.paired(one, other, lambda run: run.average_received)
+    return Claim(evidence.name, f"average of {one} − {other}, as received", differences)
 
 
 def _of_width(evidence: Evidence, one: str, other: str, width: str) -> Claim:

@@ -65,7 +65,7 @@ def overview(found: Mapping[str, Evidence]) -> str:
     base = found.get(AS_IT_IS)
     if base is None or "fedavg" not in base.outcomes:
         return f"what the choices change cannot be said without {AS_IT_IS}"
-    lines = ["| choice | FedAvg | ProWD | average of ProWD − FedAvg |", "|---|---:|---:|---:|"]
+    lines = ["| choice | FedAvg | ProWD | average of ProWD − FedAvg | as received |", "|---|---:|---:|---:|---:|"]
     for name, suspect in SUSPECTS.items():
         runs = found[name].outcomes if name in found else {}
         if not all(runs.get(method) for method in suspect.methods):
@@ -74,9 +74,10 @@ def overview(found: Mapping[str, Evidence]) -> str:
         seeds = sorted(set(fedavg) & set(prowd))
         if not seeds:
             continue
-        difference = mean(prowd[seed].average - fedavg[seed].average for seed in seeds)
+        trained = mean(prowd[seed].average - fedavg[seed].average for seed in seeds)
+        received = mean(prowd[seed].average_received - fedavg[seed].average_received for seed in seeds)
         own = _accuracies(fedavg, seeds) if "fedavg" in suspect.methods else ""
-        lines.append(f"| {suspect.choice} | {own} | {_accuracies(prowd, seeds)} | {difference:+.1f} |")
+        lines.append(f"| {suspect.choice} | {own} | {_accuracies(prowd, seeds)} | {trained:+.1f} | {received:+.1f} |")
     return "\n".join(lines)
 
 

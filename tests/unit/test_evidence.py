@@ -96,6 +96,19 @@ def test_claims_are_paired_by_seed() -> None:
     assert found["float32 weights near a ternary level, FedAvg − FedGroupedAvg"] == [30.0]
     assert found["int8 of prowd − fedavg"] == [1.0, -1.0]
     assert "average of prowd − local" not in found
+    assert not [what for what in found if "as received" in what], "nobody has measured it"
+
+
+def test_models_are_judged_as_received_too_where_that_is_known() -> None:
+    def received(*averages: float) -> dict[int, Outcome]:
+        runs = MIXED.outcomes["fedavg"]
+        return {seed: replace(runs[seed], received={"int8": 1.0}, average_received=averages[seed]) for seed in runs}
+
+    both = replace(
+        MIXED, outcomes={**MIXED.outcomes, "fedavg": received(40.0, 41.0), "prowd-swa": received(39.0, 43.0)}
+    )
+    found = {claim.what: list(claim.differences) for claim in claims(both) if "as received" in claim.what}
+    assert found == {"average of prowd-swa − fedavg, as received": [-1.0, 2.0]}
 
 
 def test_our_goal_is_reached_by_all_widths_or_not_at_all() -> None:
@@ -185,13 +198,15 @@ def test_suspects_are_held_against_fedavg() -> None:
     base = evidence(fedavg={100: (46.0, 44.0)}, prowd={100: (45.0, 47.0)})
     mask = evidence(prowd={100: (40.0, 48.0)})
     loss = evidence(fedavg={100: (30.0, 31.0)}, prowd={100: (36.5, 37.5)})
+    handed = {100: replace(loss.outcomes["prowd"][100], average_received=2.5)}
+    loss = replace(loss, outcomes={**loss.outcomes, "prowd": handed})
     half = evidence(prowd={100: (1.0, 1.0)})
     found = {"as-it-is": base, "mask-without-limit": mask, "squared-loss": loss, "no-logit-scale": half, "mix": base}
     _, _, *rows = overview(found).splitlines()
     assert rows == [
-        "| as the presets have it | 46.0 / 44.0 | 45.0 / 47.0 | +1.0 |",
-        "| squared error at Int8 | 30.0 / 31.0 | 36.5 / 37.5 | +6.5 |",
-        "| masks drop what they like (Eq. 8) |  | 40.0 / 48.0 | -1.0 |",
+        "| as the presets have it | 46.0 / 44.0 | 45.0 / 47.0 | +1.0 | +0.0 |",
+        "| squared error at Int8 | 30.0 / 31.0 | 36.5 / 37.5 | +6.5 | +2.5 |",
+        "| masks drop what they like (Eq. 8) |  | 40.0 / 48.0 | -1.0 | +0.0 |",
     ]
     other = evidence(prowd={101: (1.0, 1.0)})
     assert overview({**found, "mask-half": other}) == overview(found), "no FedAvg has its seed"
