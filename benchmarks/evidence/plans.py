@@ -71,6 +71,7 @@ PLANS: dict[str, Plan] = {
         "multibit-cpu", ("fedgroupedavg-asymmetric",), {"options.fedgroupedavg-asymmetric": {"scale_rate": False}}
     ),
     "constant-rate": Plan("table2-cpu", ("fedavg", "prowd"), {"lowbit.rate_scaling": "constant"}),
+    "zeros-kept-80-20": Plan(MOST, ("prowd", "prowd-swa"), {"options.prowd": {"zeros": "keep"}}),
     "random-masks": _random(HALF),
     "random-masks-80-20": _random(MOST),
     "fedcom-small-steps": Plan(HALF, ("fedcom",), SMALL),
