@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.evidence.controls import RandomSwa
+from benchmarks.evidence.controls import MoversSwa, RandomSwa
 from benchmarks.evidence.suspects import AS_IT_IS, SUSPECTS
+from prowd.methods import ProWDSwa
 from prowd.settings import read_suggestion
 
 __all__ = ["EQUALS", "PLANS", "SCREENED", "Plan"]
@@ -49,10 +50,10 @@ def _plus(than: str = "", **options: Any) -> Plan:
     return Plan(HALF, ("prowd-plus",), {"options.prowd-plus": options}, than)
 
 
-def _random(preset: str) -> Plan:
-    """Masks of the same sizes, drawn: do the ones of ProWD cost, or gain, by which entries they drop?"""
-    drawn = f"{RandomSwa.__module__}:{RandomSwa.__name__}"
-    return Plan(preset, (drawn,), than=preset, rivals={RandomSwa.name: ("prowd-swa", "fedavg")})
+def _control(preset: str, control: type[ProWDSwa]) -> Plan:
+    """Masks of the same sizes by another rule, against those of ProWD, and against none."""
+    method = f"{control.__module__}:{control.__name__}"
+    return Plan(preset, (method,), than=preset, rivals={control.name: ("prowd-swa", "fedavg")})
 
 
 PLANS: dict[str, Plan] = {
@@ -71,9 +72,9 @@ PLANS: dict[str, Plan] = {
         "multibit-cpu", ("fedgroupedavg-asymmetric",), {"options.fedgroupedavg-asymmetric": {"scale_rate": False}}
     ),
     "constant-rate": Plan("table2-cpu", ("fedavg", "prowd"), {"lowbit.rate_scaling": "constant"}),
-    "zeros-kept-80-20": Plan(MOST, ("prowd", "prowd-swa"), {"options.prowd": {"zeros": "keep"}}),
-    "random-masks": _random(HALF),
-    "random-masks-80-20": _random(MOST),
+    "random-masks": _control(HALF, RandomSwa),
+    "random-masks-80-20": _control(MOST, RandomSwa),
+    "movers-dropped-80-20": _control(MOST, MoversSwa),
     "fedcom-small-steps": Plan(HALF, ("fedcom",), SMALL),
     "fedcom-small-steps-80-20": Plan(MOST, ("fedcom",), SMALL),
     "eq8-without-limit": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity": 1.0}}),

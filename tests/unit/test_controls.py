@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.evidence.controls import RandomSwa
+from benchmarks.evidence.controls import MoversSwa, RandomSwa
 from prowd.bits import FLOAT32
 from prowd.methods import ProWDSwa, ServerState
 
@@ -24,24 +24,30 @@ def movements(seed: int) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("sparsity", [0.2, 1.0])
-def test_random_masks_have_the_size_of_those_of_equation_8(sparsity: float) -> None:
+@pytest.mark.parametrize("control", [RandomSwa, MoversSwa])
+def test_controls_drop_as_much_as_equation_8(control: type[ProWDSwa], sparsity: float) -> None:
     low, high = movements(1), movements(2)
     best = ProWDSwa(sparsity=sparsity).masks(SCENE, START, low, high)["fc.weight"]
-    drawn = RandomSwa(sparsity=sparsity).masks(SCENE, START, low, high)["fc.weight"]
-    assert drawn.kept.shape == best.kept.shape
-    assert int(drawn.kept.sum()) == int(best.kept.sum()) < 200
-    assert not torch.equal(drawn.kept, best.kept)
-    assert drawn.cosine_before == best.cosine_before
-    pairs = [
-        (a if keep else 0.0, b)
-        for a, b, keep in zip(
-            low["fc.weight"].flatten(), high["fc.weight"].flatten(), drawn.kept.flatten(), strict=True
-        )
-    ]
-    norms = [math.sqrt(sum(float(pair[side]) ** 2 for pair in pairs)) for side in (0, 1)]
-    expected = sum(float(a) * float(b) for a, b in pairs) / math.prod(norms)
-    assert drawn.cosine_after == pytest.approx(expected)
-    assert drawn.cosine_after < best.cosine_after
+    mask = control(sparsity=sparsity).masks(SCENE, START, low, high)["fc.weight"]
+    assert mask.kept.shape == best.kept.shape
+    assert 0 < int(mask.kept.sum()) == int(best.kept.sum()) < 200
+    assert not torch.equal(mask.kept, best.kept)
+    assert mask.cosine_before == best.cosine_before
+    assert mask.cosine_after == pytest.approx(cosine(mask.kept * low["fc.weight"], high["fc.weight"]))
+    assert mask.cosine_after < best.cosine_after
+
+
+def cosine(one: Tensor, other: Tensor) -> float:
+    a, b = one.flatten().tolist(), other.flatten().tolist()
+    return float(sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b))
+
+
+def test_what_moved_the_furthest_is_dropped() -> None:
+    low, high = movements(1), movements(2)
+    mask = MoversSwa(sparsity=0.2).masks(SCENE, START, low, high)["fc.weight"]
+    moved = low["fc.weight"].abs()
+    assert int(mask.kept.sum()) == 160
+    assert moved[mask.kept].max() < moved[~mask.kept].min()
 
 
 def test_random_masks_are_drawn_anew_by_seed_and_round_and_by_nothing_else() -> None:
