@@ -55,6 +55,12 @@ class MoversSwa(ProWDSwa):
 
 
 def _keeping(mask: Mask, kept: Tensor, low: Tensor, high: Tensor) -> Mask:
-    """A mask of other entries, with the cosine that these have."""
-    cosine = torch.cosine_similarity(kept.double() * low.double().flatten(), high.double().flatten(), dim=0)
-    return replace(mask, kept=kept.view(mask.kept.shape), cosine_after=float(cosine))
+    """A mask of other entries, with the figures that these have."""
+    moved, others = low.double().flatten(), high.double().flatten()
+    square = float(moved.square().sum())
+    return replace(
+        mask,
+        kept=kept.view(mask.kept.shape),
+        cosine_after=float(torch.cosine_similarity(kept * moved, others, dim=0)),
+        kept_movement=float((kept * moved.square()).sum()) / square if square else 0.0,
+    )

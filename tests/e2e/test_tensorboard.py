@@ -106,7 +106,7 @@ def test_event_files_say_what_the_rounds_say(made: tuple[Path, str]) -> None:
         agree(f"drift/{tensor}", [line["notes"]["drift"][tensor] for line in rounds])
         for width in ("int4", "int8"):
             agree(f"zeros · {width}/{tensor}", [line["notes"]["zeros"][width][tensor] for line in rounds])
-        for figure in ("kept", "cosine_before", "cosine_after"):
+        for figure in ("kept", "kept_movement", "cosine_before", "cosine_after"):
             figures = [line["notes"]["masks"].get(tensor, {}).get(figure) for line in rounds]
             agree(f"masks · {figure}/{tensor}", figures)
     assert found == {}

@@ -55,6 +55,9 @@ def test_cosines_are_those_of_the_definition(pair: tuple[Tensor, Tensor], tau: f
     assert mask.cosine_after == pytest.approx(cosine(mask.kept, low, high), rel=1e-12)
     assert mask.kept.sum() <= math.floor(tau * low.numel())
     assert mask.kept_fraction == mask.kept.double().mean()
+    squares = [value * value for value in low.tolist()]
+    kept = math.fsum(square for square, keep in zip(squares, mask.kept, strict=True) if keep)
+    assert mask.kept_movement == (pytest.approx(kept / math.fsum(squares), rel=1e-12) if any(squares) else 0.0)
 
 
 @some

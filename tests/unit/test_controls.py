@@ -35,6 +35,10 @@ def test_controls_drop_as_much_as_equation_8(control: type[ProWDSwa], sparsity: 
     assert mask.cosine_before == best.cosine_before
     assert mask.cosine_after == pytest.approx(cosine(mask.kept * low["fc.weight"], high["fc.weight"]))
     assert mask.cosine_after < best.cosine_after
+    squares = low["fc.weight"].double().square()
+    assert mask.kept_movement == pytest.approx(float(squares[mask.kept].sum() / squares.sum()))
+    still = {"fc.weight": torch.zeros(5, 40)}
+    assert control(sparsity=sparsity).masks(SCENE, START, still, high)["fc.weight"].kept_movement == 0.0
 
 
 def cosine(one: Tensor, other: Tensor) -> float:

@@ -58,7 +58,12 @@ def test_masks_are_noted_once_there_are_any() -> None:
     high = replace(updates[2], weights={NAME: floats(4.0, 5.0, 0.0, 0.0, shape=(2, 2))})
     notes = method.aggregate(GIVEN, first, [*updates[:2], high]).notes
     assert notes["masks"] == {
-        NAME: {"kept": 0.25, "cosine_before": 0.0, "cosine_after": pytest.approx(math.sqrt(0.5), abs=1e-6)}
+        NAME: {
+            "kept": 0.25,
+            "kept_movement": 0.5,
+            "cosine_before": 0.0,
+            "cosine_after": pytest.approx(math.sqrt(0.5), abs=1e-6),
+        }
     }
 
 

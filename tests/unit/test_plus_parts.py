@@ -89,7 +89,8 @@ def test_low_bit_movements_against_the_high_bit_ones_are_left_out() -> None:
     ]
     after = plain(sparsity=0.25).aggregate(given, state, updates)
     torch.testing.assert_close(after.model["fc.weight"], there)
-    assert after.notes["masks"] == {"fc.weight": {"kept": 0.75, "cosine_before": 0.5, "cosine_after": 0.866025}}
+    figures = {"kept": 0.75, "kept_movement": 0.75, "cosine_before": 0.5, "cosine_after": 0.866025}
+    assert after.notes["masks"] == {"fc.weight": figures}
     without = plain().aggregate(given, state, updates)
     torch.testing.assert_close(without.model["fc.weight"][0, 1], START[0, 1])
     assert "masks" not in without.notes

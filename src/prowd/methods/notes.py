@@ -39,10 +39,11 @@ def weight_notes(
 
 
 def mask_notes(masks: Mapping[str, Mask]) -> dict[str, Notes]:
-    """Of each mask the share of entries it keeps, and the cosine before and after."""
+    """Of each mask the shares of entries and of movement that it keeps, and the cosine before and after."""
     return {
         name: {
             "kept": _figure(mask.kept_fraction),
+            "kept_movement": _figure(mask.kept_movement),
             "cosine_before": _figure(mask.cosine_before),
             "cosine_after": _figure(mask.cosine_after),
         }

@@ -22,6 +22,8 @@ class Mask:
     kept: Tensor
     cosine_before: float
     cosine_after: float
+    kept_movement: float
+    """Share of ‖Δ_Low‖² that the kept entries have; 0 where nothing moved."""
 
     @property
     def kept_fraction(self) -> float:
@@ -51,7 +53,7 @@ def select(
     count, best_square, best_dot = _solve(low, high, is_zero, needed, most, energies, kept)
     take_first(is_zero, most - count if keep_zeros else max(0, fewest - count), kept)
     before, after = _cosine(dot, low_square, high_square), _cosine(best_dot, best_square, high_square)
-    return Mask(kept.view(delta_low.shape), before, after)
+    return Mask(kept.view(delta_low.shape), before, after, best_square / low_square if low_square else 0.0)
 
 
 def _solve(
