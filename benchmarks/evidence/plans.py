@@ -72,7 +72,8 @@ PLANS: dict[str, Plan] = {
         "multibit-cpu", ("fedgroupedavg-asymmetric",), {"options.fedgroupedavg-asymmetric": {"scale_rate": False}}
     ),
     "constant-rate": Plan("table2-cpu", ("fedavg", "prowd"), {"lowbit.rate_scaling": "constant"}),
-    "few-dropped-80-20": Plan(MOST, ("prowd-swa",), {"options.prowd": {"sparsity": 0.05}}),
+    "fifth-of-moved": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity_of": "moved"}}),
+    "fifth-of-moved-80-20": Plan(MOST, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity_of": "moved"}}),
     "random-masks": _control(HALF, RandomSwa),
     "random-masks-80-20": _control(MOST, RandomSwa),
     "movers-dropped-80-20": _control(MOST, MoversSwa),

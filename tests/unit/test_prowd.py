@@ -87,6 +87,15 @@ def test_selection_is_algorithm_1(combine: str, sparsity: float) -> None:
     assert masked >= (4 if sparsity < 1 else 6), "the masks have something to decide"
 
 
+def test_masks_may_drop_a_share_of_what_moved() -> None:
+    low, high = torch.zeros(2, 10), torch.ones(2, 10)
+    low[0] = torch.tensor([1.0] * 5 + [-1.0] * 5)
+    for given, dropped in (("all", 4), ("moved", 2)):
+        method = ProWDSwa(sparsity_of=given)  # type: ignore[arg-type]
+        mask = method.masks(DOT, ServerState(1, {}), {"fc.weight": low}, {"fc.weight": high})["fc.weight"]
+        assert int((~mask.kept).sum()) == dropped
+
+
 def test_of_float_clients_prowd_is_fedavg_to_the_bit() -> None:
     given = replace(conv_scene(), clients=tuple(ClientSpec(n, FLOAT32, 10 + n) for n in range(3)))
     expected = after(FedAvg(), given).model

@@ -62,6 +62,33 @@ def test_outliers_are_what_is_dropped() -> None:
     assert select(low, torch.ones(10), sparsity=0.9).kept.tolist() == (low > 0).tolist(), "and no more than that"
 
 
+@pytest.mark.parametrize("size", range(1, 11))
+@pytest.mark.parametrize("keep_zeros", [False, True])
+def test_a_share_of_what_moved(size: int, keep_zeros: bool) -> None:
+    lows, highs = pairs("normal", 10, size)
+    still = torch.rand(lows.shape, generator=torch.Generator().manual_seed(size)) < 0.5
+    lows = torch.where(still, 0.0, lows)
+    for low, high in zip(lows, highs, strict=True):
+        moved = low != 0
+        for sparsity in (0.0, 0.2, 0.5, 1.0):
+            mask = select(low, high, sparsity=sparsity, of_moved=True, keep_zeros=keep_zeros)
+            alone = select(low[moved], high[moved], sparsity=sparsity)
+            assert mask.cosine_after == pytest.approx(float(alone.cosine_after) * _share(high, moved), abs=CLOSE)
+            assert (~mask.kept).sum() <= math.floor(sparsity * int(moved.sum()))
+            assert torch.equal(mask.kept[moved], alone.kept)
+
+
+def _share(high: Tensor, moved: Tensor) -> float:
+    """Of the norm of Δ_High, what is in the entries in which the other side has moved."""
+    return float(high[moved].double().norm() / high.double().norm())
+
+
+def test_what_did_not_move_is_no_part_of_the_share() -> None:
+    low, high = torch.tensor([0.0] * 10 + [1.0, 1.0, -1.0, -2.0, 1.0]), torch.ones(15)
+    assert select(low, high, sparsity=0.2).kept.tolist() == [True] * 9 + [False, True, True, False, False, True]
+    assert select(low, high, sparsity=0.2, of_moved=True).kept.tolist() == [True] * 13 + [False, True]
+
+
 def test_nothing_is_dropped_without_sparsity() -> None:
     low, high = (tensor[0] for tensor in pairs("normal", 1, 50))
     mask = select(low, high, sparsity=0.0)

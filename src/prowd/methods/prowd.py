@@ -39,6 +39,8 @@ class ProWD:
     """When φ is fitted: on a round's weights before it is used on them, or on the last round's while clients train."""
     sparsity: Annotated[float, Ge(0), Le(1)] = 0.2
     """Largest share of entries that a mask may drop: the paper disregards "a few outliers" (docs/fidelity.md)."""
+    sparsity_of: Literal["all", "moved"] = "all"
+    """Whether it is a share of all entries, or of those that moved: of averages of three levels, that is few."""
     tau: Annotated[float, Gt(0), Le(1)] = 1.0
     """Largest share of entries that a mask may keep."""
     scope: Literal["tensor", "global"] = "tensor"
@@ -143,7 +145,13 @@ class ProWD:
 
     def masks(self, scene: Scene, state: ServerState, low: Values, high: Values) -> dict[str, Mask]:
         """Eq. 8, from how far the averages of the two sides have moved; for other rules, a method may have its own."""
-        solve = partial(select, tau=self.tau, sparsity=self.sparsity, keep_zeros=self.zeros == "keep")
+        solve = partial(
+            select,
+            tau=self.tau,
+            sparsity=self.sparsity,
+            of_moved=self.sparsity_of == "moved",
+            keep_zeros=self.zeros == "keep",
+        )
         return (tensor_masks if self.scope == "tensor" else one_mask)(low, high, solve)
 
 
