@@ -45,9 +45,25 @@ class Plan:
         return self.than or (self.preset if self.settings else "")
 
 
-def _plus(than: str = "", **options: Any) -> Plan:
-    """Our own method with some options, against what it is without."""
-    return Plan(HALF, ("prowd-plus",), {"options.prowd-plus": options}, than)
+def _plus(preset: str, end: str) -> dict[str, Plan]:
+    """Our own method with one part changed, each held against what it is without."""
+    parts: dict[str, dict[str, Any]] = {
+        "one-step": {"gamma": 1.0},
+        "nearest": {"level": "nearest"},
+        "feedback": {"level": "nearest", "feedback": True},
+        "blend": {"blend": 1},
+        "mask": {"sparsity": 0.2},
+        "weights": {"message": "weights"},
+        "phi": {"message": "weights", "refine": "phi"},
+    }
+    than = {"feedback": f"plus-nearest{end}", "phi": f"plus-weights{end}"}
+    settings = {name: {"options.prowd-plus": options} for name, options in parts.items()} | {
+        "rescaled": {"rescale": "layer"}
+    }
+    return {
+        f"plus-{name}{end}": Plan(preset, ("prowd-plus",), changed, than.get(name, ""))
+        for name, changed in settings.items()
+    }
 
 
 def _control(preset: str, control: type[ProWDSwa]) -> Plan:
@@ -80,14 +96,8 @@ PLANS: dict[str, Plan] = {
     "fedcom-small-steps": Plan(HALF, ("fedcom",), SMALL),
     "fedcom-small-steps-80-20": Plan(MOST, ("fedcom",), SMALL),
     "eq8-without-limit": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity": 1.0}}),
-    "plus-one-step": _plus(gamma=1.0),
-    "plus-nearest": _plus(level="nearest"),
-    "plus-feedback": _plus("plus-nearest", level="nearest", feedback=True),
-    "plus-blend": _plus(blend=1),
-    "plus-mask": _plus(sparsity=0.2),
-    "plus-weights": _plus(message="weights"),
-    "plus-phi": _plus("plus-weights", message="weights", refine="phi"),
-    "plus-rescaled": Plan(HALF, ("prowd-plus",), {"rescale": "layer"}),
+    **_plus(HALF, ""),
+    **_plus(MOST, "-80-20"),
     # What the paper leaves open
     **{
         f"{SCREENED}{name}": Plan(
