@@ -22,6 +22,7 @@ EQUALS = {HALF: ("fedpaq-ternary", "fedcom-small-steps"), MOST: ("fedpaq-ternary
 SCALED = {"float32.update_exponent": 2, "float32.lr": 0.03}
 SMALL = {"options.fedcom": {"gamma": 1.5, "bits": "uplink"}}
 FULL = {"options.fedgroupedavg": {"scale_rate": False}}
+MOVES, GOES_FURTHER = {"fedpaq": ("fedpaq", "fedavg")}, {"fedcom": ("fedpaq",)}
 SCREENED = "suspects/"
 SCREEN = {"validation": 5000, "evaluate_every": 16}  # only what a run comes to is looked at
 
@@ -80,8 +81,8 @@ PLANS: dict[str, Plan] = {
     # What a single choice does
     "scaled-steps": Plan(HALF, ("fedavg", "fedpaq", "prowd", "prowd-plus"), {**SCALED, **TERNARY}),
     "scaled-steps-80-20": Plan(MOST, ("fedavg", "fedpaq", "prowd", "prowd-plus"), {**SCALED, **TERNARY}),
-    "fedpaq-ternary": Plan(HALF, ("fedpaq",), TERNARY),
-    "fedpaq-ternary-80-20": Plan(MOST, ("fedpaq",), TERNARY),
+    "fedpaq-ternary": Plan(HALF, ("fedpaq",), TERNARY, rivals=MOVES),
+    "fedpaq-ternary-80-20": Plan(MOST, ("fedpaq",), TERNARY, rivals=MOVES),
     "grouped-full-rates": Plan(HALF, ("fedgroupedavg",), FULL),
     "grouped-full-rates-80-20": Plan(MOST, ("fedgroupedavg",), FULL),
     "grouped-full-rates-multibit": Plan(
@@ -93,8 +94,8 @@ PLANS: dict[str, Plan] = {
     "random-masks": _control(HALF, RandomSwa),
     "random-masks-80-20": _control(MOST, RandomSwa),
     "movers-dropped-80-20": _control(MOST, MoversSwa),
-    "fedcom-small-steps": Plan(HALF, ("fedcom",), SMALL),
-    "fedcom-small-steps-80-20": Plan(MOST, ("fedcom",), SMALL),
+    "fedcom-small-steps": Plan(HALF, ("fedcom",), SMALL, than="fedpaq-ternary", rivals=GOES_FURTHER),
+    "fedcom-small-steps-80-20": Plan(MOST, ("fedcom",), SMALL, than="fedpaq-ternary-80-20", rivals=GOES_FURTHER),
     "eq8-without-limit": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity": 1.0}}),
     **_plus(HALF, ""),
     **_plus(MOST, "-80-20"),
