@@ -22,6 +22,8 @@ EQUALS = {HALF: ("fedpaq-ternary", "fedcom-small-steps"), MOST: ("fedpaq-ternary
 SCALED = {"float32.update_exponent": 2, "float32.lr": 0.03}
 SMALL = {"options.fedcom": {"gamma": 1.5, "bits": "uplink"}}
 FULL = {"options.fedgroupedavg": {"scale_rate": False}}
+MOVED = {"options.prowd": {"sparsity_of": "moved"}}
+SELECTS = {method: (method, "fedavg") for method in ("prowd", "prowd-swa")}
 MOVES, GOES_FURTHER = {"fedpaq": ("fedpaq", "fedavg")}, {"fedcom": ("fedpaq",)}
 SCREENED = "suspects/"
 SCREEN = {"validation": 5000, "evaluate_every": 16}  # only what a run comes to is looked at
@@ -89,8 +91,8 @@ PLANS: dict[str, Plan] = {
         "multibit-cpu", ("fedgroupedavg-asymmetric",), {"options.fedgroupedavg-asymmetric": {"scale_rate": False}}
     ),
     "constant-rate": Plan("table2-cpu", ("fedavg", "prowd"), {"lowbit.rate_scaling": "constant"}),
-    "fifth-of-moved": Plan(HALF, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity_of": "moved"}}),
-    "fifth-of-moved-80-20": Plan(MOST, ("prowd", "prowd-swa"), {"options.prowd": {"sparsity_of": "moved"}}),
+    "fifth-of-moved": Plan(HALF, tuple(SELECTS), MOVED, rivals=SELECTS),
+    "fifth-of-moved-80-20": Plan(MOST, tuple(SELECTS), MOVED, rivals=SELECTS),
     "random-masks": _control(HALF, RandomSwa),
     "random-masks-80-20": _control(MOST, RandomSwa),
     "movers-dropped-80-20": _control(MOST, MoversSwa),
