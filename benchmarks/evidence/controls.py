@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from prowd.selection import Mask
 __all__ = ["MoversSwa", "RandomSwa"]
 
 Values = Mapping[str, Tensor]
+Choose = Callable[[str, Tensor], Tensor]  # from a tensor's name and a flat mask to another of as many entries
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,12 @@ class RandomSwa(ProWDSwa):
 
     def masks(self, scene: Scene, state: ServerState, low: Values, high: Values) -> dict[str, Mask]:
         """Those of Eq. 8, shuffled."""
-        drawn: dict[str, Mask] = {}
-        for name, mask in super().masks(scene, state, low, high).items():
+
+        def shuffled(name: str, kept: Tensor) -> Tensor:
             random = generator(scene.seed, "random mask", state.round, name)
-            order = torch.randperm(mask.kept.numel(), generator=random).to(mask.kept.device)
-            drawn[name] = _keeping(mask, mask.kept.flatten()[order], low[name], high[name])
-        return drawn
+            return kept[torch.randperm(kept.numel(), generator=random).to(kept.device)]
+
+        return _instead(super().masks(scene, state, low, high), low, high, shuffled)
 
 
 @dataclass(frozen=True)
@@ -45,22 +46,25 @@ class MoversSwa(ProWDSwa):
 
     def masks(self, scene: Scene, state: ServerState, low: Values, high: Values) -> dict[str, Mask]:
         """Of the sizes of those of Eq. 8; of entries that moved as far, the first are kept."""
-        chosen: dict[str, Mask] = {}
-        for name, mask in super().masks(scene, state, low, high).items():
-            nearest = low[name].abs().flatten().argsort(stable=True)[: int(mask.kept.sum())]
-            kept = torch.zeros_like(mask.kept.flatten())
-            kept[nearest] = True
-            chosen[name] = _keeping(mask, kept, low[name], high[name])
-        return chosen
+
+        def nearest(name: str, kept: Tensor) -> Tensor:
+            order = low[name].abs().flatten().argsort(stable=True)
+            return torch.zeros_like(kept).index_fill(0, order[: int(kept.sum())], value=True)
+
+        return _instead(super().masks(scene, state, low, high), low, high, nearest)
 
 
-def _keeping(mask: Mask, kept: Tensor, low: Tensor, high: Tensor) -> Mask:
-    """A mask of other entries, with the figures that these have."""
-    moved, others = low.double().flatten(), high.double().flatten()
-    square = float(moved.square().sum())
-    return replace(
-        mask,
-        kept=kept.view(mask.kept.shape),
-        cosine_after=float(torch.cosine_similarity(kept * moved, others, dim=0)),
-        kept_movement=float((kept * moved.square()).sum()) / square if square else 0.0,
-    )
+def _instead(masks: Mapping[str, Mask], low: Values, high: Values, choose: Choose) -> dict[str, Mask]:
+    """Masks of other entries, with the figures that these have."""
+    found: dict[str, Mask] = {}
+    for name, mask in masks.items():
+        kept = choose(name, mask.kept.flatten())
+        moved, others = low[name].double().flatten(), high[name].double().flatten()
+        square = float(moved.square().sum())
+        found[name] = replace(
+            mask,
+            kept=kept.view(mask.kept.shape),
+            cosine_after=float(torch.cosine_similarity(kept * moved, others, dim=0)),
+            kept_movement=float((kept * moved.square()).sum()) / square if square else 0.0,
+        )
+    return found
