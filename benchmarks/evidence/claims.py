@@ -104,10 +104,7 @@ def together(found: Sequence[Claim]) -> str:
 def changes(
     before: Evidence, after: Evidence, rivals: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> list[Claim]:
-    """What the settings of a comparison change in the methods that it shares with another, seed by seed.
-
-    A method that has ``rivals`` there is held against these instead.
-    """
+    """What a comparison's methods come to against themselves in another, or against their ``rivals`` there, by seed."""
     made: list[Claim] = []
     for method, runs in after.outcomes.items():
         for other in rivals.get(method, (method,)):

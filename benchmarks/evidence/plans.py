@@ -19,6 +19,7 @@ HALF, MOST = "table1-50-50-cpu", "table1-80-20-cpu"
 TERNARY = {"options.fedpaq": {"bits": "uplink"}}  # FedPAQ at the bytes of the others
 EQUALS = {HALF: ("fedpaq-ternary", "fedcom-small-steps"), MOST: ("fedpaq-ternary-80-20", "fedcom-small-steps-80-20")}
 """Where rivals of our own method are to be found at its bytes, and with its step."""
+BETTERED = ("fedavg", "fedpaq", "prowd", "prowd-plus")
 SCALED = {"float32.update_exponent": 2, "float32.lr": 0.03}
 SMALL = {"options.fedcom": {"gamma": 1.5, "bits": "uplink"}}
 FULL = {"options.fedgroupedavg": {"scale_rate": False}}
@@ -40,11 +41,11 @@ class Plan:
     """Another comparison to hold it against than that of its preset."""
     seeds: Sequence[int] = (0, 1, 2)
     rivals: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Other methods to hold some of its methods against than themselves."""
+    """What to hold some of its methods against, instead of themselves only."""
 
     @property
     def against(self) -> str:
-        """The comparison that has the same methods without the settings, if there are any."""
+        """The comparison that it is held against, if any: it may have the same methods without the settings."""
         return self.than or (self.preset if self.settings else "")
 
 
@@ -81,8 +82,8 @@ PLANS: dict[str, Plan] = {
     "table2-cpu": Plan("table2-cpu", FEW),
     "multibit-cpu": Plan("multibit-cpu", FEW),
     # What a single choice does
-    "scaled-steps": Plan(HALF, ("fedavg", "fedpaq", "prowd", "prowd-plus"), {**SCALED, **TERNARY}),
-    "scaled-steps-80-20": Plan(MOST, ("fedavg", "fedpaq", "prowd", "prowd-plus"), {**SCALED, **TERNARY}),
+    "scaled-steps": Plan(HALF, BETTERED, {**SCALED, **TERNARY}, rivals={"fedpaq": ()}),
+    "scaled-steps-80-20": Plan(MOST, BETTERED, {**SCALED, **TERNARY}, rivals={"fedpaq": ()}),
     "fedpaq-ternary": Plan(HALF, ("fedpaq",), TERNARY, rivals=MOVES),
     "fedpaq-ternary-80-20": Plan(MOST, ("fedpaq",), TERNARY, rivals=MOVES),
     "grouped-full-rates": Plan(HALF, ("fedgroupedavg",), FULL),

@@ -20,7 +20,9 @@ START = ServerState(1, {})
 
 
 def movements(seed: int) -> dict[str, Tensor]:
-    return {"fc.weight": torch.randn(5, 40, generator=torch.Generator().manual_seed(seed))}
+    """Of a layer, and the same of another."""
+    drawn = torch.randn(5, 40, generator=torch.Generator().manual_seed(seed))
+    return {"fc.weight": drawn, "other.weight": drawn}
 
 
 @pytest.mark.parametrize("sparsity", [0.2, 1.0])
@@ -37,7 +39,7 @@ def test_controls_drop_as_much_as_equation_8(control: type[ProWDSwa], sparsity: 
     assert mask.cosine_after < best.cosine_after
     squares = low["fc.weight"].double().square()
     assert mask.kept_movement == pytest.approx(float(squares[mask.kept].sum() / squares.sum()))
-    still = {"fc.weight": torch.zeros(5, 40)}
+    still = {name: torch.zeros(5, 40) for name in high}
     assert control(sparsity=sparsity).masks(SCENE, START, still, high)["fc.weight"].kept_movement == 0.0
 
 
@@ -54,13 +56,14 @@ def test_what_moved_the_furthest_is_dropped() -> None:
     assert moved[mask.kept].max() < moved[~mask.kept].min()
 
 
-def test_random_masks_are_drawn_anew_by_seed_and_round_and_by_nothing_else() -> None:
+def test_random_masks_are_drawn_anew_by_seed_and_round_and_tensor() -> None:
     low, high, method = movements(1), movements(2), RandomSwa()
 
-    def kept(seed: int, round_: int) -> Tensor:
+    def kept(seed: int, round_: int, name: str = "fc.weight") -> Tensor:
         given = replace(SCENE, seed=seed)
-        return method.masks(given, replace(START, round=round_), low, high)["fc.weight"].kept
+        return method.masks(given, replace(START, round=round_), low, high)[name].kept
 
     assert torch.equal(kept(0, 1), kept(0, 1))
     assert not torch.equal(kept(0, 1), kept(0, 2))
     assert not torch.equal(kept(0, 1), kept(1, 1))
+    assert not torch.equal(kept(0, 1), kept(0, 1, "other.weight"))

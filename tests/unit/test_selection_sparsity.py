@@ -89,6 +89,13 @@ def test_what_did_not_move_is_no_part_of_the_share() -> None:
     assert select(low, high, sparsity=0.2, of_moved=True).kept.tolist() == [True] * 13 + [False, True]
 
 
+def test_what_must_go_for_tau_is_first_what_did_not_move() -> None:
+    low, high = torch.tensor([0.0] * 4 + [-1.0] * 4 + [1.0, 1.0]), torch.ones(10)
+    mask = select(low, high, 0.6, sparsity=0.4, of_moved=True)
+    assert mask.kept.tolist() == [True, True, *[False] * 2, True, True, *[False] * 2, True, True]
+    assert select(low, high, 0.5, sparsity=0.5, of_moved=True).kept.sum() == 5
+
+
 def test_nothing_is_dropped_without_sparsity() -> None:
     low, high = (tensor[0] for tensor in pairs("normal", 1, 50))
     mask = select(low, high, sparsity=0.0)

@@ -43,7 +43,7 @@ def select(
     """Return the mask c of the greatest cos(c⊙Δ_Low, Δ_High) that keeps at most a share τ of the entries.
 
     Of n entries it keeps at most floor(τ·n), and drops at most floor(sparsity·n) or what τ demands; with ``of_moved``
-    at most floor(sparsity·m), m being how many have Δ_Low ≠ 0. Where nothing
+    that is floor(sparsity·m), m being how many have Δ_Low ≠ 0, and τ demands zeros first. Where nothing
     agrees in sign the mask is empty, or as empty as it may be: of the greatest scalar product. Of several optima it is
     the one that keeps the fewest entries, then that of the smallest ‖c⊙Δ_Low‖; of entries with equal |Δ_Low| and
     |Δ_High|, those that come first. Entries with Δ_Low = 0 do not change the cosine: they are dropped as far as the
@@ -55,8 +55,9 @@ def select(
     is_zero = low == 0
     zeros = int(is_zero.sum())
     most = math.floor(tau * low.numel())
-    fewest = min(low.numel() - math.floor(sparsity * (low.numel() - of_moved * zeros)), most)
-    needed = max(0, fewest - zeros) if fewest else 0  # besides those zeros, which cost nothing
+    least = low.numel() - math.floor(sparsity * (low.numel() - of_moved * zeros))
+    fewest = min(least, most)
+    needed = min(least - zeros, most) if of_moved else max(0, fewest - zeros)  # besides zeros, which cost nothing
     kept = torch.zeros_like(low, dtype=torch.bool)
     count, best_square, best_dot = _solve(low, high, is_zero, needed, most, energies, kept)
     take_first(is_zero, most - count if keep_zeros else max(0, fewest - count), kept)
