@@ -41,7 +41,7 @@ def run(
         model: a model's name, or your own Sequential of Conv2d, Linear, ReLU, MaxPool2d and Flatten, of which only the
             shape is used.
         progress: show the progress bar of the command line.
-        tensorboard: write event files to the folder ``tensorboard`` of the run directory too (docs/watching.md).
+        tensorboard: write event files to the folder ``tensorboard`` of the run directory too (docs/tensorboard.md).
         settings: any setting of the configuration, such as ``rounds=5`` or ``float32={"lr": 0.1}``.
 
     Scripts that use more than one worker need the usual ``if __name__ == "__main__":`` guard.

@@ -79,7 +79,7 @@ def compare(
       runs.csv                         a line for each run
       METHOD-seedN/                    the runs, as `prowd run` leaves them
       report/index.html                the page that shows it all (docs/report.md), with prowd[report]
-      tensorboard/METHOD-seedN/        with --tensorboard: the same for TensorBoard (docs/watching.md)
+      tensorboard/METHOD-seedN/        with --tensorboard: the same for TensorBoard (docs/tensorboard.md)
     """
     from prowd.comparison import cores_for, make, make_plan
     from prowd.console import ComparisonView, comparison_tables, download_bar, say

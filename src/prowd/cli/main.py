@@ -47,7 +47,6 @@ def main() -> None:
       prowd run                                  the default federation, about a minute
       prowd run quick -s seed=1 -s rounds=5      the same with other settings
       prowd run --resume runs/DIR                continue a run that was stopped
-      prowd watch runs/DIR                       follow it from another terminal
       prowd report runs/DIR                      its page, figures and tables
       prowd compare quick                        FedAvg against ProWD, with confidence intervals
       prowd presets                              what else can be run

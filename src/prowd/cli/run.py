@@ -71,7 +71,7 @@ def run(
       report/          the page that shows it all (docs/report.md), with prowd[report]
       snapshots/       samples of weights for its figures
       checkpoints/     what --resume continues from
-      tensorboard/     with --tensorboard: all rounds, for TensorBoard (docs/watching.md)
+      tensorboard/     with --tensorboard: all rounds, for TensorBoard (docs/tensorboard.md)
 
     All settings with their defaults: config.toml of any run has them, docs/configuration.md explains them.
     """
