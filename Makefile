@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-NATIVE := setup.py $(wildcard src/prowd/lowbit/native/*)
+NATIVE := setup.py $(wildcard src/prowd/nets/lowbit/native/*)
 
 $(STAMP): pyproject.toml constraints.txt $(NATIVE)
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "prowd needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ...")'
@@ -51,4 +51,4 @@ fuzz: $(VENV)/.fuzz ## the decoder and the config loader, guided by coverage, SE
 	$(BIN)/python -m fuzz --seconds $(SECONDS)
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist src/prowd/lowbit/*.so
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist src/prowd/nets/lowbit/*.so

@@ -7,7 +7,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 HERE = Path(__file__).parent
-NATIVE = Path("src/prowd/lowbit/native")
+NATIVE = Path("src/prowd/nets/lowbit/native")
 
 
 def files(pattern: str) -> list[str]:
@@ -16,7 +16,7 @@ def files(pattern: str) -> list[str]:
 
 
 kernels = Extension(
-    "prowd.lowbit._native",
+    "prowd.nets.lowbit._native",
     files("*.c"),
     depends=files("*.h"),
     extra_compile_args=["-O3", "-std=c11"],

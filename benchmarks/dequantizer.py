@@ -27,17 +27,17 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from prowd.bits import FLOAT32
 from prowd.data import Dataset, load, partition, to_unit
-from prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, Net, Source, fit
-from prowd.float32 import initial_gains
-from prowd.models import Architecture, build
-from prowd.models.architecture import init_limit, weight_name
-from prowd.quantize import QTensor
-from prowd.scene import LocalSettings, Scene
-from prowd.seeds import generator
-from prowd.training import Examples, build_model
-from prowd.training import fit as train
+from prowd.device.scene import LocalSettings, Scene
+from prowd.device.training import Examples, build_model
+from prowd.device.training import fit as train
+from prowd.methods.prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, Net, Source, fit
+from prowd.nets import Architecture, build
+from prowd.nets.architecture import init_limit, weight_name
+from prowd.nets.float32 import initial_gains
+from prowd.numbers.bits import FLOAT32
+from prowd.numbers.quantize import QTensor
+from prowd.numbers.seeds import generator
 
 CLIENTS, FITTED, STEPS, BUFFER = 10, 5, 10, 50
 LADDER = Ladder.parse("int2, int4, int8, int16, float32")

@@ -18,16 +18,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from prowd.assembly import Arrays, ClientsFactory, as_used, assemble, load_data, make_clients
-from prowd.client import one_thread
-from prowd.config import RunConfig, load_config
+from prowd.config.schema import RunConfig, load_config
 from prowd.data import augment, to_unit
-from prowd.engine import Federation, run_round
+from prowd.device.training import Examples, build_model
+from prowd.federation.client import one_thread
+from prowd.federation.engine import Federation, run_round
+from prowd.federation.pool import ProcessPool
+from prowd.federation.transport import InProcess, Transport
 from prowd.methods import ServerState
-from prowd.pool import ProcessPool
-from prowd.quantize import quantize
-from prowd.training import Examples, build_model
-from prowd.transport import InProcess, Transport
+from prowd.numbers.quantize import quantize
+from prowd.runs.build import Arrays, ClientsFactory, as_used, assemble, load_data, make_clients
 
 CLIENTS = 4
 

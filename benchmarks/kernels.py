@@ -24,13 +24,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prowd.bits import FLOAT32, Bitwidth
-from prowd.float32 import FloatModel, FloatSettings, forward
-from prowd.lowbit.kernels import KernelChoice, why_not_int8
-from prowd.lowbit.model import LowBitModel, LowBitSettings
-from prowd.models import Architecture, build
-from prowd.models.architecture import init_limit, weight_name
-from prowd.quantize import QTensor, quantize
+from prowd.nets import Architecture, build
+from prowd.nets.architecture import init_limit, weight_name
+from prowd.nets.float32 import FloatModel, FloatSettings, forward
+from prowd.nets.lowbit.kernels import KernelChoice, why_not_int8
+from prowd.nets.lowbit.model import LowBitModel, LowBitSettings
+from prowd.numbers.bits import FLOAT32, Bitwidth
+from prowd.numbers.quantize import QTensor, quantize
 
 SIZES = {0.125: "16-32-64", 0.25: "32-64-128", 0.5: "64-128-256"}
 LIMITS = {0.125: 1.6, 0.25: 2.0, 0.5: 2.5}

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from prowd.selection import select
+from prowd.methods.prowd.selection import select
 
 ENTRIES = 13_000_000
 KINDS = {  # name: (signs, τ, sparsity)

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Lt
 
+from prowd.device.scene import Scene
 from prowd.methods import FedAvg, ServerState
-from prowd.scene import Scene
 from prowd.wire import Update
 
 

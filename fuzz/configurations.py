@@ -16,11 +16,11 @@ from pydantic import TypeAdapter
 
 from fuzz.tables import LAYERS, choices, mutate, settings
 from fuzz.targets import Target, bounded
-from prowd.config import RunConfig, load_config, with_full_paths
+from prowd.config.files import presets, read_settings, read_suggestion
+from prowd.config.options import all_options, make_method
+from prowd.config.schema import RunConfig, load_config, with_full_paths
 from prowd.errors import ConfigError
 from prowd.methods import METHODS
-from prowd.options import all_options, make_method
-from prowd.settings import presets, read_settings, read_suggestion
 
 __all__ = ["CONFIG", "check_config", "check_written", "quicken"]
 
@@ -80,9 +80,9 @@ _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 def quicken() -> None:
     """Remember in this process what is the same for all inputs, which takes most of the time to load one."""
-    for name in ("prowd.options.TypeAdapter", "prowd.settings.TypeAdapter"):
+    for name in ("prowd.config.options.TypeAdapter", "prowd.config.files.TypeAdapter"):
         mock.patch(name, cache(TypeAdapter)).start()
-    mock.patch("prowd.settings.presets", cache(presets)).start()
+    mock.patch("prowd.config.files.presets", cache(presets)).start()
 
 
 def seeds() -> list[bytes]:

@@ -11,9 +11,9 @@ import zlib
 from random import Random
 
 from fuzz.targets import Change
-from prowd.bits import Bitwidth
 from prowd.errors import ConfigError
-from prowd.packing import packed_size
+from prowd.numbers.bits import Bitwidth
+from prowd.wire.packing import packed_size
 
 __all__ = ["fill", "mutate", "seal"]
 

@@ -12,15 +12,15 @@ import torch
 
 from fuzz.mending import mutate
 from fuzz.targets import Change, Target, bounded
-from prowd.admission import ALLOWANCE, admit
-from prowd.bits import FLOAT32, INT2, Bitwidth
+from prowd.device.scene import ClientSpec, Scene
 from prowd.errors import WireError
+from prowd.federation.admission import ALLOWANCE, admit
 from prowd.methods import FedAvg, FedCom, Local, Method
-from prowd.models import Architecture, Flatten, Linear
-from prowd.packing import packed_size
-from prowd.quantize import QTensor, Weights
-from prowd.scene import ClientSpec, Scene
+from prowd.nets import Architecture, Flatten, Linear
+from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
+from prowd.numbers.quantize import QTensor, Weights
 from prowd.wire import Task, Update, decode_task, decode_update, encode_task, encode_update
+from prowd.wire.packing import packed_size
 
 __all__ = ["ADMIT", "WIRE_TASK", "WIRE_UPDATE", "agreements", "check_admit", "check_task", "check_update"]
 

@@ -15,10 +15,10 @@ import tomli_w
 from pydantic import TypeAdapter
 
 from fuzz.targets import Change
-from prowd.config import RunConfig
+from prowd.config.files import presets
+from prowd.config.options import option_names
+from prowd.config.schema import RunConfig
 from prowd.methods import METHODS
-from prowd.options import option_names
-from prowd.settings import presets
 
 __all__ = ["LAYERS", "ODD", "choices", "mutate", "put", "settings"]
 

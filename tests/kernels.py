@@ -10,7 +10,7 @@ __all__ = ["missing", "needs_int8"]
 def missing() -> str | None:
     """Why tests of the int8 kernel can't be run here, or None."""
     try:
-        from prowd.lowbit import _native
+        from prowd.nets.lowbit import _native
     except ImportError:
         return "prowd was installed without its compiled part"
     return None if _native.kernels() else "this CPU has no AVX2"

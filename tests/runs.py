@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 import prowd
 from prowd.cli import main
-from prowd.snapshots import Snapshots
+from prowd.runs.run import RunResult
+from prowd.runs.snapshots import Snapshots
 
 PROWD = Path(sys.executable).with_name("prowd")
 TIMEOUT = 120.0  # seconds; nothing here takes as long, unless it hangs
@@ -79,7 +80,7 @@ def config_file(folder: Path, **settings: Any) -> Path:
     return path
 
 
-def run_tiny(out: Path, *, workers: int = 1, **settings: Any) -> prowd.session.RunResult:
+def run_tiny(out: Path, *, workers: int = 1, **settings: Any) -> RunResult:
     """Make a tiny run through the Python interface, the configuration and the data beside its directory."""
     return prowd.run(config_file(out.parent, **settings), out=out, workers=workers)
 

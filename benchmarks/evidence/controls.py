@@ -9,10 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from prowd.device.scene import Scene
 from prowd.methods import ProWDSwa, ServerState
-from prowd.scene import Scene
-from prowd.seeds import generator
-from prowd.selection import Mask
+from prowd.methods.prowd.selection import Mask
+from prowd.numbers.seeds import generator
 
 __all__ = ["MoversSwa", "RandomSwa"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.evidence.controls import MoversSwa, RandomSwa
 from benchmarks.evidence.suspects import AS_IT_IS, SUSPECTS
+from prowd.config.files import read_suggestion
 from prowd.methods import ProWDSwa
-from prowd.settings import read_suggestion
 
 __all__ = ["EQUALS", "PLANS", "SCREENED", "Plan"]
 

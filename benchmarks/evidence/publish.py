@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from prowd.errors import RunError
-from prowd.records import Record, find_records, read_plan
-from prowd.snapshots import client_files, read_snapshot
+from prowd.runs.read import Record, find_records, read_plan
+from prowd.runs.snapshots import client_files, read_snapshot
 
 __all__ = ["near_levels", "publish"]
 

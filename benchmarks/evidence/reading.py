@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prowd.bits import Bitwidth
 from prowd.comparison import Outcome
-from prowd.records import Record, find_records
-from prowd.report.paper import AVERAGE, GAP, load
+from prowd.numbers.bits import Bitwidth
+from prowd.runs.read import Record, find_records
+from prowd.views.report.paper import AVERAGE, GAP, load
 
 __all__ = ["Evidence", "Figure", "by_bits", "printed", "read_evidence"]
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from prowd.device.scene import Scene
 from prowd.methods import Device, ServerState, common
 from prowd.methods.fedavg import FedAvg
-from prowd.scene import Scene
 from prowd.wire import Task, Update
 
 

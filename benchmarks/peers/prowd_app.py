@@ -16,9 +16,9 @@ def main() -> None:
     prowd always measures accuracy in the first round and the last; the test set is ten images, so that this is next to
     nothing, and what there is counts against prowd. Its workers compute on one thread each, whatever they are told.
     """
+    from prowd.federation.report import RoundReport
     from prowd.methods import ServerState
-    from prowd.rounds import RoundReport
-    from prowd.session import Session, Watcher
+    from prowd.runs.run import Session, Watcher
 
     arguments, report = work.arguments(), work.Report()
 

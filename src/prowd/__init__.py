@@ -5,7 +5,10 @@
 >>> result.summary["accuracy"]["trained"]
 """
 
-from prowd._version import __version__
+from importlib.metadata import version
+
+__version__ = version("prowd")  # before the imports: the rooms read it
+
 from prowd.api import compare, convert, run
 from prowd.errors import ProwdError
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import nn
 
-    from prowd.bits import Bitwidth
     from prowd.comparison import Comparison
-    from prowd.session import RunResult
-    from prowd.training import Model
+    from prowd.device.training import Model
+    from prowd.numbers.bits import Bitwidth
+    from prowd.runs.run import RunResult
 
 __all__ = ["compare", "convert", "run"]
 
@@ -48,10 +48,10 @@ def run(
     """
     from rich.console import Console
 
-    from prowd.console import RunView
     from prowd.errors import ConfigError
-    from prowd.session import Session, Watcher
-    from prowd.tensorboard import TensorBoard, beside
+    from prowd.runs.run import Session, Watcher
+    from prowd.runs.tensorboard import TensorBoard, beside
+    from prowd.views.console import RunView
 
     _refuse_in_a_worker("prowd.run")
     _check_workers(workers)
@@ -109,12 +109,12 @@ def compare(
 
     from rich.console import Console
 
-    from prowd.assembly import as_arrays
     from prowd.comparison import Onlooker, cores_for, make, make_plan
-    from prowd.console import ComparisonView
+    from prowd.config.files import read_suggestion
     from prowd.errors import ConfigError
-    from prowd.settings import read_suggestion
-    from prowd.tensorboard import load_writer
+    from prowd.runs.build import as_arrays
+    from prowd.runs.tensorboard import load_writer
+    from prowd.views.console import ComparisonView
 
     _check_workers(workers)
     if methods is not None and (isinstance(methods, str) or not all(isinstance(name, str) for name in methods)):
@@ -173,12 +173,12 @@ def convert(
     """
     import torch
 
-    from prowd.bits import Bitwidth
-    from prowd.models.architecture import weight_name
-    from prowd.models.sequential import describe, weight_modules
-    from prowd.quantize import quantize
-    from prowd.scene import Scene
-    from prowd.training import build_model
+    from prowd.device.scene import Scene
+    from prowd.device.training import build_model
+    from prowd.nets.architecture import weight_name
+    from prowd.nets.sequential import describe, weight_modules
+    from prowd.numbers.bits import Bitwidth
+    from prowd.numbers.quantize import quantize
 
     architecture = describe(net, input_shape)
     target = Bitwidth.parse(width) if isinstance(width, str) else width

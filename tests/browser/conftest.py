@@ -12,7 +12,7 @@ import pytest
 from selenium.common.exceptions import SessionNotCreatedException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
-from prowd.report import Report, make_report
+from prowd.views.report import Report, make_report
 
 from .looking import Browser
 from .written import missing, write_run

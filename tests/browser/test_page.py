@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from selenium.webdriver.common.keys import Keys
 
-from prowd.report import Report
+from prowd.views.report import Report
 
 from .conftest import HOSTILE, MARKUP, WORD
 from .looking import Browser, contrast

@@ -10,9 +10,9 @@ from typing import Any
 import tomli_w
 import torch
 
-from prowd.bits import Bitwidth, parse_mix
-from prowd.quantize import quantize
-from prowd.snapshots import Snapshots
+from prowd.numbers.bits import Bitwidth, parse_mix
+from prowd.numbers.quantize import quantize
+from prowd.runs.snapshots import Snapshots
 
 WEIGHTS = {"conv1.weight": (4, 3, 3, 3), "fc1.weight": (10, 16)}
 SENT = {"float32": 40_000, "int16": 20_000, "int8": 10_000, "int4": 5_000}

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 import prowd
-from prowd.config import load_config
+from prowd.config.schema import load_config
 from prowd.errors import ConfigError, DataError, RunError
-from prowd.models import Conv, Flatten, Linear, MaxPool
-from prowd.rundir import weights_hash
+from prowd.nets import Conv, Flatten, Linear, MaxPool
+from prowd.runs.directory import weights_hash
 from tests.runs import TINY, arrays, data_file, outcome, rounds, run_tiny, summary
 
 

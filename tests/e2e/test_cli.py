@@ -13,10 +13,10 @@ import pytest
 from filelock import FileLock
 
 import prowd
-from prowd.config import load_config
+from prowd.config.files import presets
+from prowd.config.schema import load_config
 from prowd.methods import METHODS
-from prowd.rundir import read_sessions
-from prowd.settings import presets
+from prowd.runs.directory import read_sessions
 from tests.runs import (
     PROWD,
     ROUND_KEYS,
@@ -324,7 +324,7 @@ def test_a_damaged_configuration_is_an_error(copy: Path) -> None:
 
 
 def test_a_run_in_use_cannot_be_resumed(copy: Path) -> None:
-    from prowd.rundir import RunDir
+    from prowd.runs.directory import RunDir
 
     held = RunDir.open(copy)
     try:

@@ -22,10 +22,10 @@ import prowd
 from prowd.cli import main
 from prowd.cli.arguments import read_pairs
 from prowd.comparison import make_plan
-from prowd.config import load_config
+from prowd.config.files import presets
+from prowd.config.schema import load_config
 from prowd.methods import find_method
-from prowd.records import find_records, read_plan
-from prowd.settings import presets
+from prowd.runs.read import find_records, read_plan
 from tests.runs import (
     TIMEOUT,
     TINY,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from prowd.bits import FLOAT32
 from prowd.methods import FedAvg, find_method
+from prowd.numbers.bits import FLOAT32
 from prowd.wire import Update
 from tests.runs import call, config_file
 from tests.unit.scenes import dot, floats, scene

@@ -119,9 +119,9 @@ def test_a_name_too_long_for_the_disk_is_an_error_without_traceback(tmp_path: Pa
 
 ORPHAN = """
 import os, threading, time, sys
-from prowd import pool
+from prowd.federation import pool
 from prowd.wire import Parcel
-from tests.unit.test_pool import make_stage
+from tests.unit.federation.test_pool import make_stage
 if __name__ == "__main__":
     made = pool.ProcessPool(1, make_stage)
     next(made.exchange({0: Parcel(b"echo|", b"")}))

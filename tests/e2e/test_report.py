@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.runs import ask, config_file, environment, summary
-from tests.unit.report.directories import line, lines, write, write_plan
+from tests.unit.views.report.directories import line, lines, write, write_plan
 
 WHEN = "no round is finished yet"
 

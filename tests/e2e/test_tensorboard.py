@@ -22,7 +22,7 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 )
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout  # type: ignore[import-untyped]
 
-from prowd.config import load_config
+from prowd.config.schema import load_config
 from tests.runs import (
     ask,
     config_file,

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from prowd.bits import Bitwidth
-from prowd.config import load_config
-from prowd.lowbit.kernels import KernelChoice
-from prowd.lowbit.loss import Loss
-from prowd.lowbit.model import LowBitModel, LowBitSettings
-from prowd.models.architecture import Architecture, Conv, Flatten, Linear, MaxPool
-from prowd.quantize import QTensor
-from prowd.session import Session
+from prowd.config.schema import load_config
+from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
+from prowd.nets.lowbit.kernels import KernelChoice
+from prowd.nets.lowbit.loss import Loss
+from prowd.nets.lowbit.model import LowBitModel, LowBitSettings
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import QTensor
+from prowd.runs.run import Session
 from tests.kernels import needs_int8
 from tests.runs import expected, outcome, run_tiny
 

@@ -14,7 +14,7 @@ import pytest
 
 import prowd
 from prowd.errors import ConfigError
-from prowd.rundir import RunDir
+from prowd.runs.directory import RunDir
 from tests.runs import call, config_file, expected, finish, outcome, rounds, run_tiny, start, wait_for_rounds
 
 METHODS = ("fedavg", "local")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import prowd
+from prowd.device.scene import Scene
+from prowd.federation.transport import InProcess
 from prowd.methods import FedAvg, ServerState
-from prowd.scene import Scene
-from prowd.transport import InProcess
 from prowd.wire import Parcel, Update
 from tests.runs import arrays, expected, outcome, rounds, run_tiny
 

@@ -18,10 +18,10 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as running
 
-from prowd.bits import Bitwidth
 from prowd.flower import client_app
 from prowd.flower.records import pack_update, unpack_task, unpack_update
-from prowd.quantize import QTensor
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import QTensor
 from prowd.wire import Update, decode_task, decode_update, encode_update
 
 LONGER = 65.0  # seconds, than the deadline

@@ -12,14 +12,14 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'prowd[flower]'")
 
-from prowd import engine
-from prowd.assembly import assemble, make_clients, prepare
-from prowd.client import Clients
+from prowd.federation import engine
+from prowd.federation.client import Clients
+from prowd.federation.transport import Reply
 from prowd.flower.control import Control
 from prowd.flower.demo import run_config, wait_for_nodes
 from prowd.flower.processes import LocalFederation, Values, local_federation
-from prowd.rundir import weights_hash
-from prowd.transport import Reply
+from prowd.runs.build import assemble, make_clients, prepare
+from prowd.runs.directory import weights_hash
 from prowd.wire import Parcel, decode_task
 
 from .federations import hostile_app, lines_of, outcome, until

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
-from prowd.bits import FLOAT32, INT2, Bitwidth
-from prowd.quantize import QTensor
+from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
+from prowd.numbers.quantize import QTensor
 from prowd.wire import Task, Update, decode_task, decode_update, encode_task, encode_update
-from tests.unit.test_wire import assert_same
+from tests.unit.wire.test_wire import assert_same
 
 
 def golden(name: str) -> bytes:

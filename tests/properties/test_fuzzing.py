@@ -17,7 +17,7 @@ from fuzz.mending import fill, seal
 from fuzz.messages import ADMIT, WIRE_TASK, WIRE_UPDATE, agreements, check_admit, check_task, check_update
 from fuzz.tables import ODD, put
 from fuzz.tables import settings as known_settings
-from prowd.config import RunConfig, validate
+from prowd.config.schema import RunConfig, validate
 from prowd.errors import ConfigError
 
 RELAXED = settings(deadline=None, max_examples=100)  # a busy machine is no failure

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prowd.bits import Bitwidth
-from prowd.lowbit import update
-from prowd.lowbit.stages import plan
-from prowd.models.architecture import Architecture, Conv, Flatten, Layer, Linear, MaxPool, Shape
-from prowd.quantize import Rate
+from prowd.nets.architecture import Architecture, Conv, Flatten, Layer, Linear, MaxPool, Shape
+from prowd.nets.lowbit import update
+from prowd.nets.lowbit.stages import plan
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import Rate
 from tests.kernels import missing
 from tests.reference import integer_oracle as oracle
 from tests.reference.integer_oracle import Ints
@@ -26,8 +26,8 @@ from tests.reference.networks import Case, fill, plain_architectures, plain_case
 if reason := missing():
     pytest.skip(reason, allow_module_level=True)
 
-from prowd.lowbit import _native, int8
-from prowd.lowbit.int8 import CHUNK, Int8Kernel
+from prowd.nets.lowbit import _native, int8
+from prowd.nets.lowbit.int8 import CHUNK, Int8Kernel
 
 Additions = Sequence[Tensor | None]
 SETS = [name for name, _, _ in _native.kernels()]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prowd.models.architecture import Architecture, Conv, Flatten, Linear, MaxPool
+from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
 from tests.reference import integer_oracle as oracle
 from tests.reference import value_reference as reference
 from tests.reference.integer_oracle import Ints

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prowd.bits import Bitwidth
-from prowd.lowbit import exact, simulated
-from prowd.lowbit.update import step
-from prowd.models.architecture import Architecture, Conv, Flatten, Linear, MaxPool
-from prowd.quantize import Rate, ternary
+from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
+from prowd.nets.lowbit import exact, simulated
+from prowd.nets.lowbit.update import step
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import Rate, ternary
 from tests.reference import integer_oracle as oracle
 from tests.reference.integer_oracle import Ints
 from tests.reference.networks import FILLS, Case, cases, fill

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prowd.bits import INT2, Bitwidth
 from prowd.methods.movement import best_ternary, largest_scale, residue
 from prowd.methods.sideinfo import drift_of, posterior_mean
-from prowd.quantize import QTensor, quantize, ternarize
+from prowd.numbers.bits import INT2, Bitwidth
+from prowd.numbers.quantize import QTensor, quantize, ternarize
 
 WIDTHS = st.sampled_from([Bitwidth(bits) for bits in (3, 4, 6, 8, 12, 16)])
 INT8 = Bitwidth(8)

@@ -13,8 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prowd.bits import FLOAT32, Bitwidth
-from prowd.quantize import QTensor, Rate, encode, quantize, shift, shift_exponent, stochastic_steps, ternarize, ternary
+from prowd.numbers.bits import FLOAT32, Bitwidth
+from prowd.numbers.quantize import (
+    QTensor,
+    Rate,
+    encode,
+    quantize,
+    shift,
+    shift_exponent,
+    stochastic_steps,
+    ternarize,
+    ternary,
+)
 from tests.reference import integer_oracle as oracle
 
 WIDTHS = [Bitwidth(s) for s in range(2, 17)]

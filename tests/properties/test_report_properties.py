@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 
 from prowd.errors import ProwdError
-from prowd.report import Report, weights
-from prowd.report.weights import Samples, cosine_distances
-from tests.unit.report.directories import (
+from prowd.views.report import Report, weights
+from prowd.views.report.weights import Samples, cosine_distances
+from tests.unit.views.report.directories import (
     SESSION,
     absent,
     keep_clients,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prowd.selection import select
+from prowd.methods.prowd.selection import select
 
 TAUS = st.sampled_from([1.0, 0.75, 0.5, 0.2])
 NUMBERS = st.one_of(

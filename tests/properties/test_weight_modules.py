@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prowd.dequantizer import assemble, cut, eligible
 from prowd.errors import ConfigError
-from prowd.models import Architecture, Conv, Flatten, Linear, build
+from prowd.methods.prowd.dequantizer import assemble, cut, eligible
+from prowd.nets import Architecture, Conv, Flatten, Linear, build
 
 sizes = st.sampled_from([4, 9, 16, 64])
 blocks = st.integers(1, 3)

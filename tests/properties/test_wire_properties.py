@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from prowd.bits import FLOAT32, INT2, Bitwidth
 from prowd.errors import WireError
-from prowd.packing import Array, pack, unpack
-from prowd.quantize import QTensor
+from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
+from prowd.numbers.quantize import QTensor
 from prowd.wire import Task, Update, decode_task, decode_update, encode_task, encode_update
-from tests.unit.test_wire import assert_same, reseal
+from prowd.wire.packing import Array, pack, unpack
+from tests.unit.wire.test_wire import assert_same, reseal
 
 WIDTHS = st.sampled_from([Bitwidth(bits) for bits in (*range(2, 17), 32)])
 INTEGERS = st.sampled_from([Bitwidth(bits) for bits in range(2, 17)])

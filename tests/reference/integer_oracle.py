@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from prowd.models.architecture import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer
+from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer
 
 Ints = NDArray[np.int64]
 

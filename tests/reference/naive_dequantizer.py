@@ -1,6 +1,6 @@
 """Algorithm 2 transcribed naively: one module, one block, one output channel, one image at a time, in float64.
 
-φ is the dictionary of its parameters (``Dequantizer.state()``). Of ``prowd.dequantizer`` only the data types are used,
+φ is the dictionary of its parameters (``Dequantizer.state()``). Of the package only the data types are used,
 and torch gives gradients, convolutions and the random draws. These are, for each epoch: an order of the modules of each
 net that teaches, in the order of the nets, then an order of the batches; and for each batch an order of the buffer, of
 which the first images are taken, then their noise.
@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prowd.bits import Bitwidth
-from prowd.dequantizer import DequantizerSettings, Ladder, Net
-from prowd.models import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer
-from prowd.quantize import Weights
+from prowd.methods.prowd.dequantizer import DequantizerSettings, Ladder, Net
+from prowd.nets import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import Weights
 
 __all__ = ["Fit", "Theta", "dequantize", "losses"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from prowd.errors import ConfigError
-from prowd.models.architecture import Architecture, Conv, Flatten, Layer, Linear, MaxPool, Shape
+from prowd.nets.architecture import Architecture, Conv, Flatten, Layer, Linear, MaxPool, Shape
 from tests.reference.integer_oracle import Ints, max_code
 
 POOLS = (MaxPool(), MaxPool((3, 3), (2, 2)), MaxPool((3, 3), (1, 1)), MaxPool((2, 1), (1, 2)))

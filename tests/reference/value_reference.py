@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
-from prowd.models.architecture import Architecture, Flatten, Linear, MaxPool, WeightLayer
+from prowd.nets.architecture import Architecture, Flatten, Linear, MaxPool, WeightLayer
 
 Index = tuple[int, ...]
 Values = dict[Index, Fraction]

@@ -9,14 +9,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from prowd.bits import FLOAT32, Bitwidth
-from prowd.client import ClientRuntime
-from prowd.memory import ClientMemory
+from prowd.device.memory import ClientMemory
+from prowd.device.scene import ClientSpec, LocalSettings, Scene
+from prowd.device.training import Examples
+from prowd.federation.client import ClientRuntime
 from prowd.methods import Device, Method
-from prowd.models import Architecture, Conv, Flatten, Linear, MaxPool
-from prowd.quantize import QTensor
-from prowd.scene import ClientSpec, LocalSettings, Scene
-from prowd.training import Examples
+from prowd.nets import Architecture, Conv, Flatten, Linear, MaxPool
+from prowd.numbers.bits import FLOAT32, Bitwidth
+from prowd.numbers.quantize import QTensor
 from prowd.wire import Parcel
 
 INT2, INT4, INT6, INT8, INT16 = (Bitwidth(bits) for bits in (2, 4, 6, 8, 16))

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.evidence.controls import MoversSwa, RandomSwa
-from prowd.bits import FLOAT32
 from prowd.methods import ProWDSwa, ServerState
+from prowd.numbers.bits import FLOAT32
 
 from .scenes import INT8, dot, scene
 

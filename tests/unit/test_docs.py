@@ -10,15 +10,15 @@ from typing import ClassVar
 import pytest
 import torch
 
-from prowd.bits import FLOAT32
-from prowd.config import RunConfig
-from prowd.engine import Federation, run_round
-from prowd.float32 import FloatSettings
-from prowd.lowbit.model import LowBitSettings
+from prowd.config.files import presets
+from prowd.config.schema import RunConfig
+from prowd.device.scene import ClientSpec, Scene
+from prowd.federation.engine import Federation, run_round
 from prowd.methods import METHODS, base, common
-from prowd.quantize import Weights
-from prowd.scene import ClientSpec, Scene
-from prowd.settings import presets
+from prowd.nets.float32 import FloatSettings
+from prowd.nets.lowbit.model import LowBitSettings
+from prowd.numbers.bits import FLOAT32
+from prowd.numbers.quantize import Weights
 from prowd.wire import Task, Update
 
 from .scenes import INT8, FakeTransport, honest, same, scene

@@ -17,9 +17,9 @@ from benchmarks.evidence.publish import near_levels, publish
 from benchmarks.evidence.reading import Evidence, printed, read_evidence
 from benchmarks.evidence.suspects import overview
 from prowd.comparison import Outcome, estimate
-from prowd.config import load_config
+from prowd.config.schema import load_config
 from prowd.errors import RunError
-from prowd.records import find_records
+from prowd.runs.read import find_records
 from tests.runs import TINY, arrays
 
 

@@ -30,7 +30,7 @@ tensorboard_option = click.option(
 
 def complete_config(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Presets and files for a shell to offer."""
-    from prowd.settings import presets
+    from prowd.config.files import presets
 
     files = [str(path) for path in Path().glob(f"{incomplete}*.toml")]
     names = [name for name in presets() if name.startswith(incomplete)]
@@ -39,7 +39,7 @@ def complete_config(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
     """The settings given with -s."""
-    from prowd import settings
+    from prowd.config import files as settings
     from prowd.errors import ConfigError
 
     try:

@@ -82,9 +82,9 @@ def compare(
       tensorboard/METHOD-seedN/        with --tensorboard: the same for TensorBoard (docs/tensorboard.md)
     """
     from prowd.comparison import cores_for, make, make_plan
-    from prowd.console import ComparisonView, comparison_tables, download_bar, say
-    from prowd.settings import read_suggestion
-    from prowd.tensorboard import FOLDER, load_writer
+    from prowd.config.files import read_suggestion
+    from prowd.runs.tensorboard import FOLDER, load_writer
+    from prowd.views.console import ComparisonView, comparison_tables, download_bar, say
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)

@@ -22,8 +22,8 @@ def data() -> None:
 @data.command("list")
 def list_() -> None:
     """List the built-in data sets and whether they are on this machine."""
-    from prowd.console import size
     from prowd.data import catalogue
+    from prowd.views.console import size
 
     rows = [
         (entry.name, entry.description, "yes" if entry.cached else "no", size(entry.size), str(entry.where))
@@ -56,7 +56,7 @@ def fetch(name: str, source: str | None) -> None:
     It is kept in a per-user cache directory; the environment variable PROWD_DATA names another.
     """
     from prowd import data as datasets
-    from prowd.console import download_bar, say
+    from prowd.views.console import download_bar, say
 
     console = Console(highlight=False)
     with download_bar(console) as progress:

@@ -57,8 +57,8 @@ def demo(clients: str, method: str, rounds: int, pairs: Sequence[str], out: Path
       prowd flower demo
       prowd flower demo --clients "int4:1, int8:1, float32:2" --method fedavg --rounds 5
     """
-    from prowd.console import result_table, say
     from prowd.flower.demo import Demo
+    from prowd.views.console import result_table, say
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)
@@ -75,8 +75,8 @@ def demo(clients: str, method: str, rounds: int, pairs: Sequence[str], out: Path
 @click.argument("run", type=click.Path(path_type=Path), metavar="DIR")
 def status(run: Path) -> None:
     """What the devices of a run did so far: DIR is its run directory on the server."""
-    from prowd.console import size
     from prowd.flower.status import read_status
+    from prowd.views.console import size
 
     devices, lines = read_status(run)
     rows = [

@@ -19,7 +19,7 @@ __all__ = ["completion", "methods", "presets", "print_table"]
 @main.command()
 def presets() -> None:
     """List the built-in configurations."""
-    from prowd import settings
+    from prowd.config import files as settings
 
     print_table(("preset", "what it runs"), list(settings.presets().items()))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from prowd._version import __version__
+from prowd import __version__
 from prowd.errors import ClientError, ProwdError
 
 __all__ = ["INTERRUPTED", "main"]

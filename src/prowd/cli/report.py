@@ -60,8 +60,8 @@ def report(folders: Sequence[Path], out: Path | None, page_only: bool, opens: bo
       prowd report runs/mine runs/yours --out both
     """
     check_extra()
-    from prowd.console import say
-    from prowd.report import make_report, terminal, verdict
+    from prowd.views.console import say
+    from prowd.views.report import make_report, terminal, verdict
 
     console = Console(highlight=False)
     place = out or (folders[0] / "report" if len(folders) == 1 else Path("report"))
@@ -96,7 +96,7 @@ def check_extra() -> None:
 
 def closing_page(console: Console, folder: Path, wanted: bool, opens: bool) -> None:
     """Write the page of a run or a comparison that has just ended, where the extra is installed."""
-    from prowd.console import say
+    from prowd.views.console import say
 
     if not wanted:
         return
@@ -105,7 +105,7 @@ def closing_page(console: Console, folder: Path, wanted: bool, opens: bool) -> N
     except ProwdError:
         say(console, f"for a report: {EXTRA}, then: prowd report {shlex.quote(str(folder))}")
         return
-    from prowd.report import make_report
+    from prowd.views.report import make_report
 
     try:
         with console.status("drawing"):
@@ -118,7 +118,7 @@ def closing_page(console: Console, folder: Path, wanted: bool, opens: bool) -> N
 
 
 def _tell(console: Console, page: Path, opens: bool) -> None:
-    from prowd.console import say
+    from prowd.views.console import say
 
     say(console, f"report: {page}")
     if opens and not webbrowser.open(page.resolve().as_uri()):

@@ -78,9 +78,9 @@ def run(
     given = ctx.get_parameter_source("config") is not click.core.ParameterSource.DEFAULT
     if resume is not None and (out is not None or given):
         raise click.UsageError("--resume continues a run as it was begun: it goes with neither a preset nor --out")
-    from prowd.console import RunView, download_bar, result_table, say
-    from prowd.session import Session
-    from prowd.tensorboard import FOLDER, TensorBoard, beside
+    from prowd.runs.run import Session
+    from prowd.runs.tensorboard import FOLDER, TensorBoard, beside
+    from prowd.views.console import RunView, download_bar, result_table, say
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)

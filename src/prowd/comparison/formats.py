@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prowd.comparison.intervals import Estimate
 from prowd.comparison.outcomes import Outcome, Row
-from prowd.config import RunConfig
+from prowd.config.schema import RunConfig
 from prowd.files import atomic_write
 
 __all__ = [

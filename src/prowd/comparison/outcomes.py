@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prowd.bits import Bitwidth
 from prowd.comparison.intervals import Estimate, estimate
 from prowd.comparison.plan import Plan
+from prowd.numbers.bits import Bitwidth
 
 __all__ = ["Outcome", "Row", "collect", "has_accuracy", "tabulate"]
 

@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import nn
 
-from prowd._version import __version__
-from prowd.assembly import Arrays, as_used, assemble, check_same, load_data
-from prowd.config import NO_MATTER, RunConfig, load_config, validate, with_full_paths
+from prowd import __version__
+from prowd.config.files import read_settings
+from prowd.config.options import option_names, override
+from prowd.config.schema import NO_MATTER, RunConfig, load_config, validate, with_full_paths
 from prowd.data import Dataset, Progress
 from prowd.errors import ConfigError, RunError, near
 from prowd.methods import METHODS, Method, find_method
-from prowd.models import describe
-from prowd.options import option_names, override
-from prowd.session import warn_if_slow
-from prowd.settings import read_settings
+from prowd.nets import describe
+from prowd.runs.build import Arrays, as_used, assemble, check_same, load_data
+from prowd.runs.run import warn_if_slow
 
 __all__ = ["Plan", "PlannedRun", "make_plan"]
 

@@ -12,16 +12,16 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from prowd.assembly import as_used, load_data
 from prowd.comparison.plan import PlannedRun
-from prowd.config import RunConfig
-from prowd.engine import Federation
+from prowd.config.schema import RunConfig
 from prowd.errors import ProwdError, RunError
+from prowd.federation.engine import Federation
+from prowd.federation.processes import GUARD, be_a_child, start_child
+from prowd.federation.report import RoundReport
 from prowd.methods import ServerState
-from prowd.processes import GUARD, be_a_child, start_child
-from prowd.rounds import RoundReport
-from prowd.session import Session, Watcher
-from prowd.tensorboard import FOLDER, TensorBoard, beside
+from prowd.runs.build import as_used, load_data
+from prowd.runs.run import Session, Watcher
+from prowd.runs.tensorboard import FOLDER, TensorBoard, beside
 
 __all__ = ["Onlooker", "events_of", "execute"]
 

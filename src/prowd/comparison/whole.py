@@ -12,9 +12,9 @@ from prowd.comparison.outcomes import Outcome, Row, collect, has_accuracy, tabul
 from prowd.comparison.plan import Plan
 from prowd.comparison.runner import Onlooker, events_of, execute
 from prowd.errors import RunError
+from prowd.federation.processes import available_cores
 from prowd.files import atomic_write
-from prowd.processes import available_cores
-from prowd.tensorboard import write_events
+from prowd.runs.tensorboard import write_events
 
 __all__ = ["Comparison", "cores_for", "make"]
 

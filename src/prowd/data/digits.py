@@ -13,7 +13,7 @@ from prowd.data.cache import Arrays, Check, Entry, Expected
 from prowd.data.dataset import Dataset, from_arrays
 from prowd.data.sources import Progress
 from prowd.errors import ConfigError, DataError
-from prowd.seeds import generator
+from prowd.numbers.seeds import generator
 
 __all__ = ["fetch", "load", "status", "verify"]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from prowd.errors import ConfigError
-from prowd.seeds import generator
+from prowd.numbers.seeds import generator
 
 __all__ = ["Partition", "partition"]
 

@@ -8,7 +8,7 @@ import time
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from prowd.client import TASK_LIMIT
+from prowd.federation.client import TASK_LIMIT
 from prowd.flower.logs import event, log_to_stderr
 from prowd.flower.node import Node, read_run
 from prowd.flower.records import Brief, Introduction, pack_update, unpack_task

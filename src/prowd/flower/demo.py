@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prowd.bits import Bitwidth, parse_mix
-from prowd.config import load_config
-from prowd.console import percent
+from prowd.config.options import flat
+from prowd.config.schema import load_config
 from prowd.errors import ConfigError, RunError
 from prowd.flower.app_folder import write_app
 from prowd.flower.control import Control
 from prowd.flower.processes import LocalFederation, Values, local_federation
-from prowd.options import flat
-from prowd.rundir import read_lines
-from prowd.session import RunResult, fresh_path
+from prowd.numbers.bits import Bitwidth, parse_mix
+from prowd.runs.directory import read_lines
+from prowd.runs.run import RunResult, fresh_path
+from prowd.views.console import percent
 
 __all__ = ["Demo", "follow", "run_config", "start_nodes", "wait_for_nodes"]
 

@@ -15,18 +15,18 @@ from typing import Any
 from platformdirs import user_state_path
 
 from prowd import data as datasets
-from prowd.assembly import as_used, make_partition, make_scene
-from prowd.bits import Bitwidth, parse_mix
-from prowd.client import ClientRuntime
-from prowd.config import RunConfig, validate
+from prowd.config.options import make_method, override
+from prowd.config.schema import RunConfig, validate
 from prowd.data import Dataset
+from prowd.device.memory import ClientMemory
+from prowd.device.scene import ClientSpec
+from prowd.device.training import Examples
 from prowd.errors import ConfigError, DataError, near
-from prowd.memory import ClientMemory
+from prowd.federation.client import ClientRuntime
 from prowd.methods import METHODS, Device
-from prowd.models import Architecture
-from prowd.options import make_method, override
-from prowd.scene import ClientSpec
-from prowd.training import Examples
+from prowd.nets import Architecture
+from prowd.numbers.bits import Bitwidth, parse_mix
+from prowd.runs.build import as_used, make_partition, make_scene
 
 __all__ = ["Node", "read_run"]
 

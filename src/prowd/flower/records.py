@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from prowd._version import __version__
-from prowd.bits import Bitwidth
+from prowd import __version__
+from prowd.device.scene import ClientSpec
 from prowd.errors import ConfigError, WireError
-from prowd.scene import ClientSpec
+from prowd.numbers.bits import Bitwidth
 from prowd.wire import Parcel
 
 __all__ = ["HELLO", "TRAIN", "Brief", "Introduction", "pack_update", "unpack_task", "unpack_update"]

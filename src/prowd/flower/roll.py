@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from prowd.device.scene import ClientSpec
 from prowd.errors import RunError, WireError
+from prowd.federation.inbox import LONGEST_REASON
 from prowd.flower.logs import event
 from prowd.flower.post import SilenceError, content_of, poll, present
 from prowd.flower.records import HELLO, Brief, Introduction
-from prowd.inbox import LONGEST_REASON
-from prowd.scene import ClientSpec
 
 __all__ = ["PATIENCE", "Roll"]
 

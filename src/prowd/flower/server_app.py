@@ -13,23 +13,23 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from prowd.assembly import make_architecture, prepare
-from prowd.bits import parse_mix
-from prowd.config import RunConfig
-from prowd.console import result_table
-from prowd.engine import Federation
+from prowd.config.schema import RunConfig
 from prowd.errors import ConfigError
+from prowd.federation.engine import Federation
+from prowd.federation.report import RoundReport
 from prowd.flower.logs import event, log_to, log_to_stderr
 from prowd.flower.records import Brief
 from prowd.flower.roll import Roll
 from prowd.flower.settings import ServerSettings
 from prowd.flower.transport import FlowerTransport
 from prowd.methods import METHODS, ServerState
-from prowd.models import Architecture
-from prowd.roster import Roster
-from prowd.rounds import RoundReport
-from prowd.rundir import check_free
-from prowd.session import RunResult, Session, Watcher, fresh_path
+from prowd.nets import Architecture
+from prowd.numbers.bits import parse_mix
+from prowd.runs.build import make_architecture, prepare
+from prowd.runs.directory import check_free
+from prowd.runs.roster import Roster
+from prowd.runs.run import RunResult, Session, Watcher, fresh_path
+from prowd.views.console import result_table
 
 __all__ = ["app", "serve"]
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Self
 from annotated_types import Ge, Gt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from prowd.config.files import read_pairs
+from prowd.config.options import explain
 from prowd.errors import ConfigError
-from prowd.options import explain
-from prowd.settings import read_pairs
 
 __all__ = ["ServerSettings"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from prowd.errors import RunError
-from prowd.roster import Roster
-from prowd.rundir import read_lines
+from prowd.runs.directory import read_lines
+from prowd.runs.roster import Roster
 
 __all__ = ["DeviceStatus", "read_status"]
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from flwr.app import Message
 
 from prowd.errors import WireError
+from prowd.federation.inbox import LONGEST_REASON
+from prowd.federation.transport import Refusal, Reply, Silence
 from prowd.flower.logs import event
 from prowd.flower.post import Letter, SilenceError, content_of, poll
 from prowd.flower.records import TRAIN, unpack_update
 from prowd.flower.roll import PATIENCE, Roll
-from prowd.inbox import LONGEST_REASON
-from prowd.transport import Refusal, Reply, Silence
 from prowd.wire import Parcel
 
 __all__ = ["FlowerTransport", "Visit"]

@@ -1,6 +1,6 @@
 """Federated methods, one file each, both halves in it."""
 
-from prowd.methods.base import Device, LiftsInStages, Method, Notes, ServerState, Slot, WorksMeanwhile
+from prowd.methods.base import Device, LiftsInStages, Method, Notes, Sampler, ServerState, Slot, WorksMeanwhile
 from prowd.methods.fedavg import FedAvg
 from prowd.methods.fedcomgate import FedComGate
 from prowd.methods.fedpaq import FedCom, FedPaq
@@ -8,7 +8,7 @@ from prowd.methods.fedprox import FedProx
 from prowd.methods.grouped import FedGroupedAvg, FedGroupedAvgAsymmetric
 from prowd.methods.local import Local
 from prowd.methods.plus import ProWDPlus
-from prowd.methods.prowd import ProWD, ProWDDeq, ProWDSwa
+from prowd.methods.prowd.method import ProWD, ProWDDeq, ProWDSwa
 from prowd.methods.registry import METHODS, anchored, find_method, method_hash
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "ProWDDeq",
     "ProWDPlus",
     "ProWDSwa",
+    "Sampler",
     "ServerState",
     "Slot",
     "WorksMeanwhile",

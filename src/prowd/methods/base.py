@@ -8,15 +8,14 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from prowd.bits import Bitwidth
-from prowd.memory import ClientMemory
-from prowd.quantize import Weights
-from prowd.scene import ClientSpec, Scene
-from prowd.snapshots import Snapshots
-from prowd.training import Examples
+from prowd.device.memory import ClientMemory
+from prowd.device.scene import ClientSpec, Scene
+from prowd.device.training import Examples
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import Weights
 from prowd.wire import Task, Update
 
-__all__ = ["Device", "LiftsInStages", "Method", "Notes", "ServerState", "Slot", "WorksMeanwhile"]
+__all__ = ["Device", "LiftsInStages", "Method", "Notes", "Sampler", "ServerState", "Slot", "WorksMeanwhile"]
 
 Notes = Mapping[str, Any]
 """Figures that explain a round: plain JSON values, for rounds.jsonl."""
@@ -33,6 +32,19 @@ class ServerState:
     """What the method has to say of the round just aggregated; reported with it, and then forgotten."""
 
 
+class Sampler(Protocol):
+    """Keeps samples of simulated devices' weights, for figures."""
+
+    def wants(self, round_: int) -> bool:
+        """Whether a round is kept."""
+
+    def wants_client(self, rank: int) -> bool:
+        """Whether the rank-th client of its width is kept."""
+
+    def keep_client(self, round_: int, client: int, weights: Weights) -> None:
+        """Keep samples of a device's weights after its local training."""
+
+
 @dataclass(frozen=True)
 class Device:
     """The client's side of the world: who it is, its data, its memory. Never seen by the server."""
@@ -41,7 +53,7 @@ class Device:
     train: Examples
     test: Examples
     memory: ClientMemory
-    snapshots: Snapshots | None = None
+    snapshots: Sampler | None = None
     """Where samples of its weights are kept for figures; nowhere on a real device."""
 
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from prowd.bits import INT2, Bitwidth
-from prowd.float32 import initial_gains
+from prowd.device.scene import ClientSpec, Scene
+from prowd.device.training import Correction, Model, accuracy, build_model, fit
 from prowd.methods.base import Device, ServerState, Slot
-from prowd.models.architecture import gain_name, init_limit, weight_name
-from prowd.quantize import QTensor, Weights, quantize, ternarize
-from prowd.scene import ClientSpec, Scene
-from prowd.seeds import generator
-from prowd.training import Correction, Model, accuracy, build_model, fit
+from prowd.nets.architecture import gain_name, init_limit, weight_name
+from prowd.nets.float32 import initial_gains
+from prowd.numbers.bits import INT2, Bitwidth
+from prowd.numbers.quantize import QTensor, Weights, quantize, ternarize
+from prowd.numbers.seeds import generator
 from prowd.wire import Task, Update
 
 __all__ = [

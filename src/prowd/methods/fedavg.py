@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from prowd.device.scene import ClientSpec, Scene
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
 from prowd.methods.notes import weight_notes
-from prowd.quantize import Weights
-from prowd.scene import ClientSpec, Scene
+from prowd.numbers.quantize import Weights
 from prowd.wire import Task, Update
 
 __all__ = ["FedAvg"]

@@ -10,13 +10,13 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from prowd.bits import Bitwidth
+from prowd.device.scene import ClientSpec, Scene
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
 from prowd.methods.fedpaq import Bits, advanced, moved, movement_slots
 from prowd.methods.movement import mean_movement, scaled_codes
-from prowd.quantize import QTensor, Weights
-from prowd.scene import ClientSpec, Scene
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import QTensor, Weights
 from prowd.wire import Task, Update
 
 __all__ = ["FedComGate"]

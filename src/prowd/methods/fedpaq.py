@@ -8,14 +8,14 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Gt
 
-from prowd.bits import INT2
+from prowd.device.scene import ClientSpec, Scene
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
 from prowd.methods.movement import largest_scale, mean_movement, movement, stepped
 from prowd.methods.notes import weight_notes
-from prowd.quantize import QTensor, Weights
-from prowd.scene import ClientSpec, Scene
-from prowd.seeds import generator
+from prowd.numbers.bits import INT2
+from prowd.numbers.quantize import QTensor, Weights
+from prowd.numbers.seeds import generator
 from prowd.wire import Task, Update
 
 __all__ = ["FedCom", "FedPaq"]

@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar
 from annotated_types import Ge
 from torch import Tensor
 
+from prowd.device.scene import ClientSpec, Scene
+from prowd.device.training import Correction
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
 from prowd.methods.notes import weight_notes
-from prowd.quantize import Weights
-from prowd.scene import ClientSpec, Scene
-from prowd.training import Correction
+from prowd.numbers.quantize import Weights
 from prowd.wire import Task, Update
 
 __all__ = ["FedProx"]

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from prowd.bits import Bitwidth
+from prowd.device.scene import ClientSpec, Scene
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
 from prowd.methods.notes import weight_notes
-from prowd.quantize import Weights
-from prowd.scene import ClientSpec, Scene
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import Weights
 from prowd.wire import Task, Update
 
 __all__ = ["FedGroupedAvg", "FedGroupedAvgAsymmetric"]

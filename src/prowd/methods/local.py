@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from prowd.device.scene import ClientSpec, Scene
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
-from prowd.quantize import Weights
-from prowd.scene import ClientSpec, Scene
+from prowd.numbers.quantize import Weights
 from prowd.wire import Task, Update
 
 __all__ = ["Local"]

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from prowd.bits import FLOAT32, INT2, Bitwidth
 from prowd.methods import common
-from prowd.quantize import QTensor, Rate, clip_codes, encode
+from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
+from prowd.numbers.quantize import QTensor, Rate, clip_codes, encode
 from prowd.wire import Update
 
 __all__ = [

@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from prowd.bits import INT2
+from prowd.device.scene import Scene
 from prowd.methods import common
 from prowd.methods.base import Notes
-from prowd.quantize import encode
-from prowd.scene import Scene
-from prowd.selection import Mask
+from prowd.numbers.bits import INT2
+from prowd.numbers.quantize import encode
 from prowd.wire import Update
 
-__all__ = ["mask_notes", "weight_notes"]
+__all__ = ["figure", "weight_notes"]
 
 Values = Mapping[str, Tensor]
 
@@ -32,23 +31,10 @@ def weight_notes(
     zeros: dict[str, Notes] = {}
     for width in sorted({update.width for update in updates if not update.width.is_float}):
         found = [value for update, value in zip(updates, sent, strict=True) if update.width == width]
-        zeros[str(width)] = {name: _figure(_zero_fraction([value[name] for value in found])) for name in names}
+        zeros[str(width)] = {name: figure(_zero_fraction([value[name] for value in found])) for name in names}
     low, high = common.side_averages(scene, updates, used or sent)
-    drift = {name: _figure(_distance(low[name], high[name])) for name in names} if low and high else {}
+    drift = {name: figure(_distance(low[name], high[name])) for name in names} if low and high else {}
     return {"zeros": zeros, "drift": drift}
-
-
-def mask_notes(masks: Mapping[str, Mask]) -> dict[str, Notes]:
-    """Of each mask the shares of entries and of movement that it keeps, and the cosine before and after."""
-    return {
-        name: {
-            "kept": _figure(mask.kept_fraction),
-            "kept_movement": _figure(mask.kept_movement),
-            "cosine_before": _figure(mask.cosine_before),
-            "cosine_after": _figure(mask.cosine_after),
-        }
-        for name, mask in masks.items()
-    }
 
 
 def _zero_fraction(tensors: Sequence[Tensor]) -> float:
@@ -62,6 +48,6 @@ def _distance(low: Tensor, high: Tensor) -> float:
     return float(torch.linalg.vector_norm(low.double() - high.double())) / norm if norm else 0.0
 
 
-def _figure(value: float) -> float:
+def figure(value: float) -> float:
     """As many digits as anybody reads."""
     return round(value, 6)

@@ -10,19 +10,19 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
-from prowd.bits import INT2, Bitwidth
-from prowd.dequantizer import DequantizerSettings, Ladder, eligible
+from prowd.device.scene import ClientSpec, Scene
 from prowd.errors import ConfigError
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
-from prowd.methods.lifting import Lifter
-from prowd.methods.masking import masked_mean, tensor_masks
 from prowd.methods.movement import best_ternary, blended, largest_scale, residue, stepped
-from prowd.methods.notes import mask_notes, weight_notes
+from prowd.methods.notes import weight_notes
+from prowd.methods.prowd.dequantizer import DequantizerSettings, Ladder, eligible
+from prowd.methods.prowd.lifting import Lifter
+from prowd.methods.prowd.masking import mask_notes, masked_mean, tensor_masks
+from prowd.methods.prowd.selection import Mask, select
 from prowd.methods.sideinfo import refined
-from prowd.quantize import QTensor, Weights
-from prowd.scene import ClientSpec, Scene
-from prowd.selection import Mask, select
+from prowd.numbers.bits import INT2, Bitwidth
+from prowd.numbers.quantize import QTensor, Weights
 from prowd.wire import Task, Update
 
 __all__ = ["ProWDPlus"]

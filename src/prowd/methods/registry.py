@@ -22,7 +22,7 @@ from prowd.methods.fedprox import FedProx
 from prowd.methods.grouped import FedGroupedAvg, FedGroupedAvgAsymmetric
 from prowd.methods.local import Local
 from prowd.methods.plus import ProWDPlus
-from prowd.methods.prowd import ProWD, ProWDDeq, ProWDSwa
+from prowd.methods.prowd.method import ProWD, ProWDDeq, ProWDSwa
 
 __all__ = ["METHODS", "anchored", "find_method", "method_hash"]
 

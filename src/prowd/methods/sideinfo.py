@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from prowd.bits import Bitwidth
-from prowd.quantize import Weights
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import Weights
 
 __all__ = ["drift_of", "posterior_mean", "refined"]
 

@@ -1,0 +1,1 @@
+"""Settings: their schema, presets and files as written, and the options of methods."""

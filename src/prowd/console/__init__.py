@@ -1,7 +1,0 @@
-"""What a person sees in a terminal: live progress, closing tables, download bars."""
-
-from prowd.console.comparison import ComparisonView, comparison_tables
-from prowd.console.run import RunView, result_table
-from prowd.console.words import download_bar, percent, say, size
-
-__all__ = ["ComparisonView", "RunView", "comparison_tables", "download_bar", "percent", "result_table", "say", "size"]

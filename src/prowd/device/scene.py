@@ -1,0 +1,69 @@
+"""The scene of a federation: the fixed facts that server and clients both know before the first round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from prowd.nets import Architecture
+from prowd.nets.float32 import FloatSettings
+from prowd.nets.lowbit.kernels import KernelChoice
+from prowd.nets.lowbit.model import LowBitSettings
+from prowd.numbers.bits import Bitwidth
+
+__all__ = ["ClientSpec", "Decay", "LocalSettings", "Operation", "Rescale", "Scene", "Uplink"]
+
+Operation = Literal["crop", "flip", "rotate"]
+Uplink = Literal["ternary", "native"]
+Rescale = Literal["none", "layer", "channel"]
+Decay = Literal["none", "cosine"]
+
+
+@dataclass(frozen=True)
+class ClientSpec:
+    """A registered client: who it is, the numbers it can hold and how much data it has."""
+
+    id: int
+    width: Bitwidth
+    num_examples: int
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """What a client does in a round."""
+
+    steps: Annotated[int, Ge(1)] = 200
+    batch: Annotated[int, Ge(1)] = 64
+    augment: tuple[Operation, ...] = ()
+    lowbit: LowBitSettings = field(default_factory=LowBitSettings)
+    float32: FloatSettings = field(default_factory=FloatSettings)
+    horizon: int = 0
+    """Rounds in which the learning rates fall along half a cosine, towards nothing; 0: they stay as they are."""
+
+    def pace(self, round_: int) -> float:
+        """What the learning rates are multiplied by in a round, counted from 1."""
+        return (1 + math.cos(math.pi * (round_ - 1) / self.horizon)) / 2 if self.horizon else 1.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything about a federation that does not change from round to round."""
+
+    architecture: Architecture
+    clients: tuple[ClientSpec, ...]
+    seed: int = 0
+    uplink: Uplink = "ternary"
+    """What integer clients send: Q_Int2(q), five weights a byte, or their native s-bit weights q."""
+    rescale: Rescale = "none"
+    """Whether aggregation brings v back to the scale of its initialisation, by layer or by output channel."""
+    local: LocalSettings = field(default_factory=LocalSettings)
+    buffer: Tensor = field(default_factory=lambda: torch.empty(0), repr=False, compare=False)
+    """The server's own images U, in [−1, 1]; no client's, and not of the test set."""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    kernel: KernelChoice = "auto"
+    """What s-bit clients compute with; the results are the same."""

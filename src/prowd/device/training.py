@@ -1,0 +1,85 @@
+"""The one local training loop, and the measurement of what it made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from prowd.data import augment, to_unit
+from prowd.device.scene import Scene
+from prowd.nets.float32 import FloatModel
+from prowd.nets.lowbit.model import Correction, LowBitModel
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import QTensor, Weights
+from prowd.numbers.seeds import generator
+
+__all__ = ["Correction", "Examples", "Model", "accuracy", "batches", "build_model", "fit"]
+
+EVALUATION_BATCH = 500
+
+
+class Model(Protocol):
+    """A network of some width that can be trained step by step."""
+
+    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> Tensor:
+        """Train on one batch of images in [−1, 1], with what a method adds to the gradients; return the loss."""
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Return the logits of a batch."""
+
+    def weights(self) -> dict[str, QTensor]:
+        """Return the weights as they may travel."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Images (uint8, or float32 in [−1, 1]; NCHW) and their labels."""
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def build_model(scene: Scene, width: Bitwidth, weights: Weights, round_: int, client: int, rate: float = 1.0) -> Model:
+    """Build the scene's architecture at a width, ready for one client's round; ``rate`` scales the learning rates."""
+    if width.is_float:
+        return FloatModel(scene.architecture, weights, scene.local.float32, scene.device, rate)
+    random = generator(scene.seed, "rounding", round_, client, device=scene.device)
+    return LowBitModel(scene.architecture, width, weights, scene.local.lowbit, random, rate, scene.kernel)
+
+
+def fit(
+    model: Model, examples: Examples, scene: Scene, round_: int, client: int, correction: Correction | None = None
+) -> float:
+    """Train for the scene's local steps and return the mean loss."""
+    local = scene.local
+    images, labels = examples.images.to(scene.device), examples.labels.to(scene.device)
+    random = generator(scene.seed, "augment", round_, client, device=scene.device)
+    total = torch.zeros((), device=scene.device)
+    for rows in batches(len(labels), local.batch, local.steps, generator(scene.seed, "batches", round_, client)):
+        chosen = rows.to(scene.device)
+        total += model.step(augment(to_unit(images[chosen]), local.augment, random), labels[chosen], correction)
+    return float(total) / local.steps
+
+
+def batches(count: int, batch: int, steps: int, random: torch.Generator) -> Tensor:
+    """Rows of ``steps`` full batches from a stream of reshuffled epochs; every example comes before any comes again."""
+    batch = min(batch, count)
+    epochs = -(-steps * batch // count)
+    stream = torch.cat([torch.randperm(count, generator=random) for _ in range(epochs)])
+    return stream[: steps * batch].reshape(steps, batch)
+
+
+def accuracy(model: Model, examples: Examples, device: torch.device) -> float:
+    """Fraction of examples whose largest logit is that of the label."""
+    correct = torch.zeros((), dtype=torch.int64, device=device)
+    for start in range(0, len(examples), EVALUATION_BATCH):
+        rows = slice(start, start + EVALUATION_BATCH)
+        predicted = model.logits(to_unit(examples.images[rows].to(device))).argmax(1)
+        correct += (predicted == examples.labels[rows].to(device)).sum()
+    return int(correct) / len(examples)

@@ -1,0 +1,93 @@
+"""The device side: bytes in, bytes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from prowd.data import Dataset, Partition
+from prowd.device.memory import ClientMemory
+from prowd.device.scene import ClientSpec, Scene
+from prowd.device.training import Examples
+from prowd.errors import WireError
+from prowd.methods import Device, Method, Sampler
+from prowd.nets.architecture import gain_name
+from prowd.wire import decode_task, encode_update
+
+__all__ = ["TASK_LIMIT", "ClientRuntime", "Clients", "one_thread"]
+
+TASK_LIMIT = 2**32
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: a float sum split over threads depends on their number, and results must not."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class ClientRuntime:
+    """One device: its bitwidth, its data, its memory."""
+
+    scene: Scene
+    method: Method
+    device: Device
+
+    def handle(self, message: bytes) -> bytes:
+        """Answer a task with an update."""
+        task = decode_task(message, TASK_LIMIT)
+        if (task.client, task.seed) != (self.device.spec.id, self.scene.seed):
+            found = f"client {task.client} of seed {task.seed}"
+            raise WireError(f"client {self.device.spec.id} of seed {self.scene.seed} received a task for {found}")
+        network = self.scene.architecture
+        shapes = network.shapes | {gain_name(layer): (layer.outputs,) for layer in network.weight_layers}
+        for name, tensor in task.weights.items():
+            own = name.rpartition("/")[2]  # a method may send several of a name, as in mean/conv1.weight
+            if tensor.shape != shapes.get(own, tensor.shape):
+                raise WireError(f"{name!r} has shape {tensor.shape}; accepted: {shapes[own]}")
+            if tensor.width > self.device.spec.width:
+                raise WireError(
+                    f"{name!r} is {tensor.width}; accepted: what an {self.device.spec.width} device can hold"
+                )
+        with one_thread():
+            try:
+                return encode_update(self.method.train(self.scene, task, self.device))
+            except KeyError as error:
+                if any(str(error.args[0]).endswith(name) for name in shapes):
+                    raise WireError(f"the task lacks the tensor {error}") from error
+                raise
+
+
+@dataclass(frozen=True)
+class Clients:
+    """All devices of a simulated federation, made when they are called: memory does not grow with their number."""
+
+    scene: Scene
+    method: Method
+    dataset: Dataset
+    partition: Partition
+    memories: Path
+    snapshots: Sampler | None = None
+
+    def __getitem__(self, client: int) -> ClientRuntime:
+        spec = self.scene.clients[client]
+        return ClientRuntime(self.scene, self.method, self._device(spec))
+
+    def _device(self, spec: ClientSpec) -> Device:
+        rows = self.partition.clients[spec.id]
+        return Device(
+            spec=spec,
+            train=Examples(self.dataset.x_train[rows], self.dataset.y_train[rows]),
+            test=Examples(self.dataset.x_test, self.dataset.y_test),
+            memory=ClientMemory(self.memories / f"client-{spec.id:04d}", self.scene.seed, spec.id),
+            snapshots=self.snapshots,
+        )

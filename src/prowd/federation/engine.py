@@ -1,0 +1,232 @@
+"""The federation itself: Algorithm 1 over any transport, with any method."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+
+from prowd.device.scene import ClientSpec, Scene
+from prowd.errors import RunError
+from prowd.federation.client import one_thread
+from prowd.federation.inbox import Inbox, admit_all, sum_up
+from prowd.federation.report import RoundReport
+from prowd.federation.transport import Transport
+from prowd.methods import Method, Notes, ServerState, WorksMeanwhile
+from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
+from prowd.numbers.seeds import generator
+from prowd.wire import Parcel, Task, Update, encode_task, encode_weights
+
+__all__ = ["Federation", "Observer", "QuorumError", "run", "run_round"]
+
+log = logging.getLogger(__name__)
+Key = TypeVar("Key", str, int)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """A method on a scene, and how long and with how many clients it runs."""
+
+    scene: Scene
+    method: Method
+    rounds: int
+    cohort: int
+    evaluate_every: int = 1
+    quorum: int = 1
+    """Updates without which a round does not count."""
+    attempts: int = 1
+    """How often a round that stays below the quorum is tried before the run stops."""
+    pause: float = 0.0
+    """Seconds between attempts."""
+
+
+class QuorumError(RunError):
+    """Too few of a round's updates could be used."""
+
+    def __init__(self, report: RoundReport, used: int, quorum: int) -> None:
+        wanted = "no client's update could be used" if used == 0 else f"{used} of the {quorum} updates it needs"
+        super().__init__(f"round {report.round}: {wanted}: {_reasons(report)}")
+        self.report = report
+
+
+class Observer:
+    """Whoever watches a run; nothing it does can change the outcome. This one does nothing."""
+
+    def replied(self, round_: int, done: int, asked: int) -> None:
+        """A client's reply came in."""
+
+    def aggregated(self, state: ServerState, updates: Sequence[Update]) -> None:
+        """A round's updates have become the next state."""
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        """A round is over."""
+
+
+def run(federation: Federation, state: ServerState, transport: Transport, observer: Observer) -> ServerState:
+    """Run the remaining rounds, reporting each one as it ends."""
+    with one_thread():
+        while state.round < federation.rounds:
+            report, state = run_until_quorum(federation, state, transport, observer)
+            observer.finished(report, state)
+    return state
+
+
+def run_until_quorum(
+    federation: Federation, state: ServerState, transport: Transport, observer: Observer
+) -> tuple[RoundReport, ServerState]:
+    """Try a round until enough clients take part; its report tells of those who were missing in vain attempts too."""
+    missing: list[QuorumError] = []
+    while True:
+        try:
+            report, state = run_round(federation, state, transport, observer)
+        except QuorumError as error:
+            missing.append(error)
+            if len(missing) >= federation.attempts:
+                raise
+            left = federation.attempts - len(missing)
+            log.warning("%s; trying again in %g s, %d attempts left", error, federation.pause, left)
+            time.sleep(federation.pause)
+        else:
+            return _with_attempts(report, [error.report for error in missing]), state
+
+
+def _with_attempts(report: RoundReport, vain: Sequence[RoundReport]) -> RoundReport:
+    """A round's report with who was missing from vain attempts at it, and what these cost."""
+    for number, attempt in reversed(list(enumerate(vain, 1))):
+        lost, refused = (
+            [replace(absence, attempt=number) for absence in absences] for absences in (attempt.lost, attempt.refused)
+        )
+        report = replace(
+            report,
+            lost=[*lost, *report.lost],
+            refused=[*refused, *report.refused],
+            bytes_up=_sums(attempt.bytes_up, report.bytes_up),
+            bytes_down=_sums(attempt.bytes_down, report.bytes_down),
+            up_by_client=_sums(attempt.up_by_client, report.up_by_client),
+            down_by_client=_sums(attempt.down_by_client, report.down_by_client),
+            seconds=attempt.seconds + report.seconds,
+        )
+    return report
+
+
+def _sums(first: Mapping[Key, int], second: Mapping[Key, int]) -> dict[Key, int]:
+    return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
+
+
+def run_round(
+    federation: Federation, state: ServerState, transport: Transport, observer: Observer | None = None
+) -> tuple[RoundReport, ServerState]:
+    """One round of Algorithm 1; the line numbers are the paper's."""
+    observer = observer or Observer()
+    began = time.perf_counter()
+    round_ = state.round + 1
+    cohort = sample(federation, round_)  # 2: C^(r) ⊆ C, |C^(r)| = M
+    parcels = dispatch(federation, state, cohort)  # 3, 5: Q_{s_n}(w_G) to every n
+    inbox = Inbox()
+    with server_at_work(federation, state, transport) as worked:
+        for client, reply in transport.exchange(parcels):
+            inbox.take(client, reply)  # 4, 6-8: LocalUpdate on every client in parallel
+            observer.replied(round_, len(inbox.replies), len(cohort))
+        state = worked()
+    admitted = admit_all(federation.scene, federation.method, round_, cohort, inbox)
+    measurers = measured_by(federation.scene, cohort, {client: parcel.body for client, parcel in parcels.items()})
+    report = sum_up(round_, cohort, parcels, inbox, admitted, measurers)
+    if len(admitted.updates) < federation.quorum:
+        report = replace(report, seconds=time.perf_counter() - began)
+        raise QuorumError(report, len(admitted.updates), federation.quorum)
+    state = federation.method.aggregate(federation.scene, state, admitted.updates)  # 9-11: the method's own lines
+    report = replace(report, notes=_plain(federation.method, state), seconds=time.perf_counter() - began)
+    state = replace(state, round=round_, notes={})
+    observer.aggregated(state, admitted.updates)
+    return report, state
+
+
+def sample(federation: Federation, round_: int) -> list[ClientSpec]:
+    """Choose the round's clients without replacement, in client order."""
+    scene = federation.scene
+    random = generator(scene.seed, "cohort", round_)
+    chosen = torch.randperm(len(scene.clients), generator=random)[: federation.cohort]
+    return [scene.clients[index] for index in chosen.sort().values.tolist()]
+
+
+def dispatch(federation: Federation, state: ServerState, cohort: Sequence[ClientSpec]) -> dict[int, Parcel]:
+    """Encode a task for every client."""
+    round_ = state.round + 1
+    weights = {client.id: federation.method.dispatch(federation.scene, state, client) for client in cohort}
+    shared: dict[bytes, bytes] = {}
+    encoded = ((client, encode_weights(sent)) for client, sent in weights.items())
+    bodies = {client: shared.setdefault(body, body) for client, body in encoded}
+    measures = round_ % federation.evaluate_every == 0 or round_ in (1, federation.rounds)
+    measurers = measured_by(federation.scene, cohort, bodies)
+    parcels: dict[int, Parcel] = {}
+    for client, sent in weights.items():
+        settings = {MEASURE_RECEIVED: float(measures and measurers[client] == client), MEASURE_TRAINED: float(measures)}
+        parcels[client] = encode_task(Task(round_, federation.scene.seed, client, sent, settings), bodies[client])
+    return parcels
+
+
+def measured_by(scene: Scene, cohort: Sequence[ClientSpec], bodies: Mapping[int, bytes]) -> dict[int, int]:
+    """Who measures the model each client receives: the first that does, unless devices add something of their own."""
+    first: dict[bytes, int] = {}
+    nothing = encode_weights({})
+    measurers: dict[int, int] = {}
+    for client in cohort:
+        own_gains = client.width.is_float and scene.local.float32.gains == "local"
+        alone = own_gains or bodies[client.id] == nothing
+        measurers[client.id] = client.id if alone else first.setdefault(bodies[client.id], client.id)
+    return measurers
+
+
+@contextmanager
+def server_at_work(
+    federation: Federation, state: ServerState, transport: Transport
+) -> Iterator[Callable[[], ServerState]]:
+    """What the server does while clients train: in a thread where it would be idle, before they begin where it is not.
+
+    Either way it begins from the same state and computes on one thread, so the result is the same.
+    """
+    method = federation.method
+    if not isinstance(method, WorksMeanwhile):
+        yield lambda: state
+    elif transport.remote:
+        yield _in_a_thread(lambda: method.meanwhile(federation.scene, state))
+    else:
+        done = method.meanwhile(federation.scene, state)
+        yield lambda: done
+
+
+def _in_a_thread(work: Callable[[], ServerState]) -> Callable[[], ServerState]:
+    """Begin some work; what is returned waits for its result. Who does not wait, as after Ctrl-C, is not held up."""
+    future: Future[ServerState] = Future()
+
+    def make() -> None:
+        torch.set_num_threads(1)
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            future.set_exception(error)
+
+    threading.Thread(target=make, daemon=True).start()
+    return future.result
+
+
+def _plain(method: Method, state: ServerState) -> Notes:
+    """A method's notes, if they can be written down."""
+    try:
+        json.dumps(state.notes, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RunError(f"notes of {method.name}: {error}; accepted: numbers, texts, lists and dicts of them") from error
+    return state.notes
+
+
+def _reasons(report: RoundReport) -> str:
+    absences = [f"client {a.client} ({a.width}): {a.reason}" for a in (*report.lost, *report.refused)]
+    return "; ".join(absences[:3]) + (f"; and {len(absences) - 3} more" if len(absences) > 3 else "")

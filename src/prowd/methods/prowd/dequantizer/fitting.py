@@ -1,0 +1,110 @@
+"""Fitting φ on the weights of a round (Algorithm 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from prowd.errors import ConfigError, RunError
+from prowd.methods.prowd.dequantizer.network import Dequantizer
+from prowd.methods.prowd.dequantizer.source import Net, Source
+
+__all__ = ["Losses", "fit", "losses"]
+
+
+@dataclass(frozen=True)
+class Losses:
+    """L_recon and L_distill, the mean of each epoch of a fit; empty when no net was above the foot of the ladder."""
+
+    recon: tuple[float, ...]
+    distill: tuple[float, ...]
+
+
+def fit(phi: Dequantizer, nets: Sequence[Net], buffer: Tensor, random: torch.Generator) -> Losses:
+    """Fit φ, in place, to one round's networks and the server's buffer U, images in [−1, 1].
+
+    A step takes modules of one network, as Algorithm 2 does; an epoch takes every module of every network once, in
+    random order. Only the blocks below a network's width learn from it, the others and their momentum rest; networks
+    at the foot of the ladder teach nothing. The parameters go on from where they are; the optimizer starts afresh.
+
+    For each epoch are drawn an order of each network's modules and one of the batches, for each batch an order of the
+    buffer, whose first images are u, and their noise.
+    """
+    settings = phi.settings
+    device = next(phi.parameters()).device
+    if settings.lam > 0 and not len(buffer):
+        raise ConfigError("buffer: no images to distill with; accepted: 1 or more, or dequantizer.lam = 0")
+    sources = [Source(net, phi.ladder, settings.module, device) for net in nets]
+    sources = [source for source in sources if source.entry > 0 and len(source.truth)]
+    optimizer = _optimizer(phi)
+    means: list[Tensor] = []
+    for _ in range(settings.epochs if sources else 0):
+        steps = []
+        for source, rows in _epoch(sources, settings.batch, random):
+            images = _noisy(buffer, settings.images if settings.lam > 0 else 0, settings.noise, random)
+            recon, distill = losses(phi, source, rows.to(device), images.to(device))
+            optimizer.zero_grad()
+            torch.autograd.backward(recon + settings.lam * distill)
+            optimizer.step()
+            steps.append(torch.stack([recon.detach(), distill.detach()]))
+        means.append(torch.stack(steps).mean(0))
+    _check(phi)
+    recons, distills = torch.stack(means).cpu().T.tolist() if means else ((), ())
+    return Losses(tuple(recons), tuple(distills))
+
+
+def losses(phi: Dequantizer, source: Source, rows: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+    """L_recon of some modules of a net (Algorithm 2, line 5), and L_distill (line 6) with the other modules true.
+
+    Block j reads q_j (for L_recon) and what came up from q_0 (for L_distill) in one pass; at block 0 they are the same.
+    """
+    recon = torch.zeros((), device=images.device)
+    rungs = [rung[rows] for rung in source.rungs]
+    climbing = rungs[0]
+    sent = None if source.sent is None else source.sent[rows]
+    for j, (low, high) in enumerate(pairwise(rungs)):
+        twice = j > 0 and len(images) > 0
+        beside = torch.cat([sent, sent]) if twice and sent is not None else sent
+        both = phi(torch.cat([low, climbing]) if twice else low, j, j + 1, sent=beside)
+        recon = recon + (high - both[: len(rows)]).abs().mean()
+        climbing = both[-len(rows) :]
+    if not len(images):
+        return recon, torch.zeros_like(recon)
+    with torch.no_grad():
+        target = source.predict(images)
+    predicted = source.predict(images, source.truth.index_copy(0, rows, climbing))
+    return recon, -F.cosine_similarity(target, predicted).mean()
+
+
+def _check(phi: Dequantizer) -> None:
+    """Refuse a φ that has diverged, before it spoils the model."""
+    if not all(bool(parameter.isfinite().all()) for parameter in phi.parameters()):
+        raise RunError(f"dequantizer: the fit diverged at lr {phi.settings.lr:g}; accepted: a smaller dequantizer.lr")
+
+
+def _optimizer(phi: Dequantizer) -> torch.optim.Optimizer:
+    settings = phi.settings
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(phi.parameters(), lr=settings.lr, momentum=settings.momentum)
+    return torch.optim.Adam(phi.parameters(), lr=settings.lr, betas=(settings.momentum, 0.999))
+
+
+def _epoch(sources: list[Source], batch: int, random: torch.Generator) -> list[tuple[Source, Tensor]]:
+    """Batches of one epoch, each of one network."""
+    steps: list[tuple[Source, Tensor]] = []
+    for source in sources:
+        order = torch.randperm(len(source.truth), generator=random)
+        steps += [(source, order[start : start + batch]) for start in range(0, len(order), batch)]
+    return [steps[index] for index in torch.randperm(len(steps), generator=random).tolist()]
+
+
+def _noisy(buffer: Tensor, count: int, noise: float, random: torch.Generator) -> Tensor:
+    """A minibatch u of the buffer with Gaussian noise; the draws do not depend on the device."""
+    rows = torch.randperm(len(buffer), generator=random)[:count]
+    images = buffer[rows.to(buffer.device)].cpu()
+    return images + noise * torch.randn(images.shape, generator=random)

@@ -1,0 +1,127 @@
+"""The dequantizer's place in a federation: φ in the server's memory, fitted round by round, and what it lifts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from prowd.device.scene import ClientSpec, Scene
+from prowd.errors import ConfigError
+from prowd.methods.base import Notes, ServerState, Slot
+from prowd.methods.prowd.dequantizer import (
+    Dequantizer,
+    DequantizerSettings,
+    Ladder,
+    Losses,
+    Net,
+    dequantize,
+    dequantize_in_stages,
+    fit,
+)
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import QTensor, Weights
+from prowd.numbers.seeds import generator
+from prowd.wire import Update
+
+__all__ = ["LAST", "PHI", "Lifter", "loss_notes"]
+
+PHI, LAST = "phi/", "last/"  # where the server's memory keeps φ, and the last round's weights
+
+Memory = Mapping[str, Tensor]
+Sent = Mapping[Bitwidth, Mapping[str, Tensor]]
+"""What the clients of each width received."""
+
+
+@dataclass(frozen=True)
+class Lifter:
+    """φ of one federation. Its parameters, and the weights that it is to learn from, are tensors in a memory."""
+
+    scene: Scene
+    ladder: Ladder
+    settings: DequantizerSettings
+    informed: bool = False
+    """Whether φ reads what a client was sent beside what came back, and learns from both ends of a client's way."""
+
+    def begin(self, widths: Sequence[Bitwidth]) -> dict[str, Tensor]:
+        """The memory of an untrained φ, for weights that arrive in ``widths``."""
+        if self.settings.lam > 0 and not len(self.scene.buffer):
+            raise ConfigError(
+                "buffer: 0 images for the server to distill with; accepted: 1 or more, or dequantizer.lam=0"
+            )
+        self.ladder.require(widths)
+        return _under(PHI, self._untrained().state())
+
+    def fit(self, memory: Memory, nets: Sequence[Net], round_: int) -> tuple[dict[str, Tensor], Losses]:
+        """Algorithm 2, going on from the φ in memory; returns the memory of the fitted one."""
+        phi = self._phi(memory)
+        losses = fit(phi, nets, self.scene.buffer, generator(self.scene.seed, "phi", round_))
+        return _under(PHI, phi.state()), losses
+
+    def fitted(self, state: ServerState, nets: Sequence[Net]) -> ServerState:
+        """The state with φ fitted to some networks, for the round that is being made."""
+        memory, losses = self.fit(state.memory, nets, state.round + 1)
+        return replace(state, memory={**state.memory, **memory}, notes={**state.notes, "phi": loss_notes(losses)})
+
+    def lift(self, memory: Memory, updates: Sequence[Update], sent: Sent | None = None) -> list[dict[str, Tensor]]:
+        """w_n ← φ(w_n) of all clients; an informed φ needs what each width was sent."""
+        phi, architecture = self._phi(memory), self.scene.architecture
+        known = [sent[update.width] if sent else None for update in updates]
+        return [dequantize(phi, architecture, u.weights, beside) for u, beside in zip(updates, known, strict=True)]
+
+    def stages(self, memory: Memory, update: Update) -> list[dict[str, Tensor]]:
+        """A client's weights as they came, and after each block of φ that they pass; nothing if they pass none."""
+        return dequantize_in_stages(self._phi(memory), self.scene.architecture, update.weights)
+
+    def nets(self, updates: Sequence[Update], sent: Sent | None = None) -> list[Net]:
+        """The networks of a round, as φ learns from them."""
+        nets = [self._net(update.weights) for update in updates]
+        return [replace(n, sent=sent[u.width]) for n, u in zip(nets, updates, strict=True)] if sent else nets
+
+    def remember(self, updates: Sequence[Update]) -> dict[str, Tensor]:
+        """A memory of the weights that have something to teach: those above the foot of the ladder."""
+        teachers = [update for update in updates if self.ladder.entry(self._net(update.weights).width) > 0]
+        return {
+            f"{LAST}{update.client}/{name}": tensor.codes
+            for update in teachers
+            for name, tensor in update.weights.items()
+        }
+
+    def recall(self, memory: Memory, slots: Mapping[ClientSpec, Mapping[str, Slot]]) -> list[Net]:
+        """The networks of a memory, which arrived as ``slots`` says."""
+        nets: list[Net] = []
+        for client, expected in slots.items():
+            found = _within(f"{LAST}{client.id}/", memory)
+            if found:
+                nets.append(self._net({name: QTensor(found[name], slot.width) for name, slot in expected.items()}))
+        return nets
+
+    def _net(self, weights: Weights) -> Net:
+        """A network with the width in which it came, which is not its client's under the ternary uplink."""
+        architecture = self.scene.architecture
+        return Net(architecture, weights[next(iter(architecture.shapes))].width, weights)
+
+    def _phi(self, memory: Memory) -> Dequantizer:
+        phi = self._untrained().to(self.scene.device)
+        phi.load(_within(PHI, memory))
+        return phi
+
+    def _untrained(self) -> Dequantizer:
+        return Dequantizer(self.ladder, self.settings, self.scene.seed, informed=self.informed)
+
+
+def loss_notes(losses: Losses) -> Notes:
+    """φ's losses, epoch by epoch."""
+    return {
+        "recon": [round(loss, 6) for loss in losses.recon],
+        "distill": [round(loss, 6) for loss in losses.distill],
+    }
+
+
+def _under(prefix: str, tensors: Memory) -> dict[str, Tensor]:
+    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+
+
+def _within(prefix: str, memory: Memory) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in memory.items() if name.startswith(prefix)}

@@ -1,0 +1,144 @@
+"""Quantizers as integer codes (Section 3.2, Appendix B): every formula of the number formats, once.
+
+A code c of width s stands for the value c / S with S = 2^(s−1); codes are the truth and floats are a view of them.
+Codes held in float tensors are exact while they stay below 2^24 (float32) or 2^53 (float64).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
+
+__all__ = [
+    "QTensor",
+    "Rate",
+    "Weights",
+    "clip_codes",
+    "encode",
+    "quantize",
+    "shift",
+    "shift_exponent",
+    "stochastic_steps",
+    "ternarize",
+    "ternary",
+]
+
+
+@dataclass(frozen=True)
+class QTensor:
+    """Integer codes of one width and a scale: value = scale · code / S. At Float32 the codes are the values."""
+
+    codes: Tensor
+    width: Bitwidth
+    scale: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the tensor."""
+        return tuple(self.codes.shape)
+
+    def value(self) -> Tensor:
+        """Return the float32 view; exact for every width at scale 1."""
+        codes = self.codes.to(torch.float32)
+        step = self.scale if self.width.is_float else self.scale / self.width.steps
+        return codes if step == 1.0 else codes * step
+
+
+Weights = Mapping[str, QTensor]
+"""Named tensors as they cross the wire."""
+
+
+def clip_codes(codes: Tensor, width: Bitwidth) -> Tensor:
+    """clip_s on codes: to ±(S−1)."""
+    return codes.clamp(-width.max_code, width.max_code)
+
+
+def encode(values: Tensor, width: Bitwidth) -> Tensor:
+    """Codes of Q_s(x) = clip_s(round(S·x)/S), round half to even, in the dtype of ``values``; S·x is exact."""
+    return clip_codes(torch.round(values * width.steps), width)
+
+
+def quantize(values: Tensor, width: Bitwidth) -> QTensor:
+    """Q_s of Section 3.2; Float32 is the identity."""
+    if width.is_float:
+        return QTensor(values.to(torch.float32), width)
+    return QTensor(encode(values, width).to(torch.int16), width)
+
+
+def ternary(codes: Tensor, width: Bitwidth) -> Tensor:
+    """Codes in {−1, 0, 1} of Q_Int2(q) for s-bit codes q: round_half_even(2c/S), clipped. Keeps a float dtype."""
+    return clip_codes(torch.round(codes * (2.0 / width.steps)), INT2)
+
+
+def ternarize(tensor: QTensor) -> QTensor:
+    """Q_Int2(q), the uplink of Table 1; Float32 stays as it is."""
+    if tensor.width == FLOAT32:
+        return tensor
+    return QTensor(ternary(tensor.codes.to(torch.float32), tensor.width).to(torch.int16), INT2)
+
+
+def shift_exponent(maximum: float) -> int:
+    """round(log2 x) for x > 0, exactly: the power of two nearest in ratio. Shift(0) is 1, so its exponent is 0."""
+    if not math.isfinite(maximum):
+        raise ValueError(f"an error or gradient of {maximum} has no shift")
+    if maximum == 0.0:
+        return 0
+    mantissa, exponent = math.frexp(maximum)  # x = mantissa · 2^exponent, mantissa in [1/2, 1)
+    return exponent if mantissa >= math.sqrt(0.5) else exponent - 1
+
+
+def shift(maximum: float) -> float:
+    """Shift(x) = 2^round(log2 x), and Shift(0) = 1 so that an all-zero error stays zero."""
+    return math.ldexp(1.0, shift_exponent(maximum))
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A learning rate as an integer device holds it: mantissa · 2^exponent with an odd mantissa of at most 8 bits.
+
+    η in least-significant steps; multiplying by it is a small integer product and a shift, exact in int64 and float64.
+    """
+
+    mantissa: int
+    exponent: int
+
+    @classmethod
+    def nearest(cls, eta: float) -> Rate:
+        """Nearest representable rate, within one part in 256; powers of two are exact."""
+        if not (math.isfinite(eta) and eta > 0):
+            raise ValueError(f"a learning rate must be positive and finite, not {eta}")
+        fraction, exponent = math.frexp(eta)
+        mantissa, exponent = round(fraction * 256), exponent - 8
+        while mantissa % 2 == 0:
+            mantissa, exponent = mantissa // 2, exponent + 1
+        return cls(mantissa, exponent)
+
+    @property
+    def value(self) -> float:
+        """The rate as a float, exactly."""
+        return math.ldexp(self.mantissa, self.exponent)
+
+
+def stochastic_steps(gradient: Tensor, rate: Rate, random: torch.Generator, addition: Tensor | None = None) -> Tensor:
+    """Signed code steps of Q_stoch_s(η·g / Shift(max|g|)): sign·(floor|x| + Bernoulli(frac|x|)).
+
+    ``gradient`` holds exact integers below 2^45, so that the product with the rate is exact in float64 (a rate that is
+    a power of two only shifts, which is exact in any float). A step rounds up when frac|x| exceeds a uniform multiple
+    of 2^−24; an integer x is never rounded. An ``addition`` joins the gradient after its normalisation by Shift.
+    """
+    largest = float(gradient.abs().max()) if gradient.numel() else 0.0
+    factor = math.ldexp(rate.mantissa, rate.exponent - shift_exponent(largest))
+    shifts_only = rate.mantissa == 1 and gradient.is_floating_point()
+    steps = (gradient if shifts_only else gradient.to(torch.float64)) * factor
+    if addition is not None:
+        steps = steps.double() + rate.value * addition.double()
+    uniform = torch.rand(steps.shape, generator=random, dtype=torch.float32, device=steps.device)
+    size = steps.abs()
+    whole = size.floor()
+    return torch.copysign(whole + (size - whole > uniform), steps)

@@ -1,7 +1,0 @@
-"""What run directories hold, as a page, figures and tables. The only importer of the plotting library."""
-
-from prowd.report.page import verdict
-from prowd.report.tables import terminal
-from prowd.report.whole import Report, make_report
-
-__all__ = ["Report", "make_report", "terminal", "verdict"]

@@ -1,0 +1,1 @@
+"""From settings to a run: building, running, recording and reading it."""

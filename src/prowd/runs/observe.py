@@ -1,0 +1,112 @@
+"""What is written down while a run goes on, round by round, and who else is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from prowd.config.schema import RunConfig
+from prowd.errors import RunError
+from prowd.federation import engine
+from prowd.federation.engine import Federation
+from prowd.federation.report import RoundReport
+from prowd.methods import LiftsInStages, ServerState
+from prowd.methods.common import is_low
+from prowd.runs.directory import RunDir
+from prowd.runs.snapshots import Snapshots
+from prowd.wire import Update
+
+__all__ = ["Recorder", "Watcher", "Watchers"]
+
+
+class Watcher(engine.Observer):
+    """An observer that is also told when a run begins. This one says nothing."""
+
+    def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
+        """The first round, or the first after a resume, is about to begin."""
+
+    def replied(self, round_: int, done: int, asked: int) -> None:
+        """A client's reply came in."""
+
+    def remarks(self, report: RoundReport) -> Mapping[str, Any]:
+        """What is to be written down with a round besides its report."""
+        return {}
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        """A round is over."""
+
+
+class Watchers(Watcher):
+    """Several watchers of the same run, told in this order."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self.watchers = watchers
+
+    def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
+        """Pass it on."""
+        for watcher in self.watchers:
+            watcher.began(config, federation, path, done)
+
+    def replied(self, round_: int, done: int, asked: int) -> None:
+        """Pass it on."""
+        for watcher in self.watchers:
+            watcher.replied(round_, done, asked)
+
+    def remarks(self, report: RoundReport) -> Mapping[str, Any]:
+        """The remarks of all."""
+        return {key: value for watcher in self.watchers for key, value in watcher.remarks(report).items()}
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        """Pass it on."""
+        for watcher in self.watchers:
+            watcher.finished(report, state)
+
+
+@dataclass(frozen=True)
+class Recorder(engine.Observer):
+    """Writes every round down, then passes it on."""
+
+    rundir: RunDir
+    federation: Federation
+    snapshots: Snapshots
+    watcher: Watcher
+
+    def began(self, config: RunConfig, state: ServerState, provenance: Mapping[str, Any]) -> None:
+        """Write down by what the run is made from here on, and how its weights begin."""
+        named = {"method": self.federation.method.name, "round": state.round}
+        try:
+            if state.round < self.federation.rounds:
+                self.rundir.add_session({**provenance, **named})
+        except OSError as error:
+            raise RunError(f"{self.rundir.path} cannot be written: {error}") from error
+        if state.round == 0:
+            self.aggregated(state, ())
+        self.watcher.began(config, self.federation, self.rundir.path, state.round)
+
+    def replied(self, round_: int, done: int, asked: int) -> None:
+        """Pass it on."""
+        self.watcher.replied(round_, done, asked)
+
+    def aggregated(self, state: ServerState, updates: Sequence[Update]) -> None:
+        """Keep samples of the new weights, and of how the first low-bit client's were lifted."""
+        if not self.snapshots.wants(state.round):
+            return
+        scene, method = self.federation.scene, self.federation.method
+        low = [update for update in updates if is_low(scene, update.width)][:1]
+        stages: Sequence[Mapping[str, Tensor]] = ()
+        if low and isinstance(method, LiftsInStages):
+            stages = method.lift_in_stages(scene, state, low[0])
+        self.snapshots.keep_server(state.round, state.model, stages, low[0].client if stages else -1)
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        """Write the round and its checkpoint."""
+        try:
+            self.rundir.append({**report.line(), **self.watcher.remarks(report)})
+            self.rundir.checkpoint(state)
+        except OSError as error:
+            raise RunError(f"round {report.round} cannot be saved to {self.rundir.path}: {error}") from error
+        self.watcher.finished(report, state)

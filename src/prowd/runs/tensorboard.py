@@ -1,0 +1,186 @@
+"""A run as TensorBoard shows it: event files that say what rounds.jsonl says. The only importer of tensorboard."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from prowd.config.schema import RunConfig
+from prowd.errors import ProwdError, RunError
+from prowd.federation.engine import Federation
+from prowd.federation.report import RoundReport
+from prowd.methods import ServerState
+from prowd.numbers.bits import parse_mix
+from prowd.runs.directory import read_lines
+from prowd.runs.observe import Watcher, Watchers
+from prowd.runs.summary import weighted_mean
+
+__all__ = ["FOLDER", "Scalars", "TensorBoard", "beside", "load_writer", "write_events"]
+
+FOLDER = "tensorboard"
+EVENTS = "events.out.tfevents.*"
+ACCURACY = {"trained": "accuracy after training", "received": "accuracy as received"}
+TOTALS = "megabytes so far"
+SECTIONS = {*ACCURACY.values(), "loss", "bytes up", "bytes down", TOTALS, "clients", "round"}
+CHARTS = {
+    "accuracy": list(ACCURACY.values()),
+    "loss": ["loss"],
+    "traffic": ["bytes up", "bytes down", TOTALS],
+    "clients": ["clients"],
+}
+"""What shares a chart in the custom scalars: the sections of each group, one chart for each."""
+
+
+def load_writer() -> Any:
+    """PyTorch's writer of event files, or an error that says how to get what it needs."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ModuleNotFoundError as error:
+        missing = (error.name or "tensorboard").partition(".")[0]
+        raise ProwdError(f"--tensorboard needs {missing}; install it with: pip install 'prowd[tensorboard]'") from None
+    return SummaryWriter
+
+
+class TensorBoard(Watcher):
+    """Writes the rounds that a run has and, as they end, those that it makes.
+
+    The event files are always begun anew: those of a resumed run are those of one that was never stopped. They are in
+    ``folder``, by default the folder ``tensorboard`` of the run's directory.
+    """
+
+    scalars: Scalars
+    clock: float
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.make_writer = load_writer()
+        self.writer: Any = None
+
+    def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
+        """Write the configuration and the rounds so far."""
+        self.write(config, path)
+
+    def write(self, config: RunConfig, path: Path) -> None:
+        """Put what a run's directory holds in the place of older event files."""
+        self.folder = self.folder or path / FOLDER
+        lines = read_lines(path / "rounds.jsonl")
+        self.scalars = Scalars(config.clients)
+        self.clock = time.time() - sum(line["seconds"] for line in lines)
+        with self._on_the_disk():
+            for old in self.folder.glob(EVENTS):
+                old.unlink()
+            self.writer = self.make_writer(str(self.folder))
+            self.writer.add_text("configuration", textwrap.indent(config.toml(), "    "), 0)
+            self.writer.add_custom_scalars(_layout())
+            for line in lines:
+                self._add(line)
+            self.writer.flush()
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        """Write the round, for a TensorBoard that looks on to show it at once."""
+        with self._on_the_disk():
+            self._add(json.loads(json.dumps(report.line())))
+            self.writer.flush()
+
+    def close(self) -> None:
+        """Write no more."""
+        writer, self.writer = self.writer, None
+        with self._on_the_disk():
+            if writer is not None:
+                writer.close()
+
+    def _add(self, line: Mapping[str, Any]) -> None:
+        """A round, at the time at which it would have ended had the run never been stopped."""
+        self.clock += line["seconds"]
+        for tag, value in self.scalars.of(line).items():
+            self.writer.add_scalar(tag, value, line["round"], self.clock)
+
+    @contextmanager
+    def _on_the_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunError(f"event files cannot be written to {self.folder}: {error}") from error
+
+
+class Scalars:
+    """Lines of rounds.jsonl, in their order, as scalars; TensorBoard shows those of the same ``section/`` together."""
+
+    def __init__(self, clients: str) -> None:
+        self.counts = Counter(str(width) for width in parse_mix(clients))
+        self.latest: dict[str, dict[str, float]] = {when: {} for when in ACCURACY}
+        self.moved = {"up": 0, "down": 0}
+
+    def of(self, line: Mapping[str, Any]) -> dict[str, float]:
+        """The scalars of the next round."""
+        found: dict[str, float] = {}
+        for when, section in ACCURACY.items():
+            found |= _under(section, line["accuracy"][when] | self._average(when, line["accuracy"][when]))
+        found |= _under("loss", line["loss"])
+        for way in self.moved:
+            self.moved[way] += sum(line["bytes"][way].values())
+            found |= _under(f"bytes {way}", line["bytes"][way])
+        found |= _under(TOTALS, {way: moved / 1e6 for way, moved in self.moved.items()})
+        found |= _under("clients", {what: len(line["clients"][what]) for what in ("lost", "refused")})
+        found |= {_note_tag(path): value for path, value in _numbers(line["notes"])}
+        return found | {"round/seconds": line["seconds"]}
+
+    def _average(self, when: str, measured: Mapping[str, float]) -> dict[str, float]:
+        """Of all clients, by the last accuracy of their width, as in summary.json; none where nothing was measured."""
+        latest = self.latest[when]
+        latest.update(measured)
+        average = weighted_mean(self.counts, latest) if measured else None
+        return {} if average is None else {"average": average}
+
+
+@contextmanager
+def beside(watcher: Watcher, board: TensorBoard | None) -> Iterator[Watcher]:
+    """Both in one, if there is a board, which is closed however the run ends."""
+    try:
+        yield watcher if board is None else Watchers(watcher, board)
+    finally:
+        if board is not None:
+            board.close()
+
+
+def write_events(config: RunConfig, path: Path, folder: Path) -> None:
+    """Write the event files of a run that is not under way, unless they are younger than its rounds."""
+    rounds = path / "rounds.jsonl"
+    last = rounds.stat().st_mtime_ns if rounds.exists() else 0
+    if not any(file.stat().st_mtime_ns >= last for file in folder.glob(EVENTS)):
+        with closing(TensorBoard(folder)) as board:
+            board.write(config, path)
+
+
+def _layout() -> dict[str, dict[str, list[Any]]]:
+    return {
+        group: {section: ["Multiline", [f"{section}/.*"]] for section in sections} for group, sections in CHARTS.items()
+    }
+
+
+def _under(section: str, values: Mapping[str, float]) -> dict[str, float]:
+    return {f"{section}/{name}": value for name, value in values.items()}
+
+
+def _numbers(note: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], float]]:
+    """All numbers of a method's notes and where they are; of a list, such as losses epoch by epoch, the last."""
+    if isinstance(note, Mapping):
+        for key, value in note.items():
+            yield from _numbers(value, (*path, key))
+    elif isinstance(note, list):
+        yield from _numbers(note[-1] if note else None, path)
+    elif isinstance(note, int | float) and abs(note) < 1e308:  # JSON knows greater numbers, but no float does
+        yield path, note
+
+
+def _note_tag(path: tuple[str, ...]) -> str:
+    """A chart for each tensor in a section for each figure: ``masks · kept/conv1.weight``, ``drift/conv1.weight``."""
+    at = next((n for n, part in enumerate(path) if part.endswith(".weight")), len(path) - 1)
+    section = " · ".join((*path[:at], *path[at + 1 :])) or "notes"
+    return f"notes · {section}/{path[at]}" if section in SECTIONS else f"{section}/{path[at]}"

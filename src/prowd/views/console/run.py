@@ -1,0 +1,109 @@
+"""The live progress of a run, and its closing table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from prowd.config.schema import RunConfig
+from prowd.federation.engine import Federation
+from prowd.federation.report import RoundReport
+from prowd.methods import ServerState
+from prowd.runs.run import RunResult, Watcher
+from prowd.views.console.words import duration, percent, say, size
+
+__all__ = ["RunView", "result_table"]
+
+
+class RunView(Watcher):
+    """Live progress: a bar on a terminal, a line a round elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.progress = Progress(
+            TextColumn("round {task.fields[round]}/{task.fields[rounds]}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[accuracy]}"),
+            TextColumn("[dim]{task.fields[traffic]}[/]"),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.task: TaskID | None = None
+        self.rounds, self.first, self.began_at = 0, 0, 0.0
+        self.up, self.down = 0, 0
+
+    def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
+        """Say what is run and where the results go, and start the bar."""
+        weights = federation.scene.architecture.parameters
+        what = f"{config.name}: {federation.method.name} on {config.data}, clients {config.clients}"
+        say(self.console, f"{what}, {weights:,} weights, seed {config.seed}")
+        say(self.console, f"results in {path}" + (f", resumed after round {done}" if done else ""))
+        self.rounds, self.first, self.began_at = config.rounds, done, time.perf_counter()
+        self.task = self.progress.add_task(
+            "", total=config.rounds, completed=done, round=min(done + 1, config.rounds), rounds=config.rounds,
+            accuracy="", traffic="", left="",
+        )  # fmt: skip
+        self.progress.start()
+
+    def replied(self, round_: int, done: int, asked: int) -> None:
+        """Move the bar by one client."""
+        if self.task is not None:
+            completed = round_ - 1 + done / asked
+            self.progress.update(self.task, completed=completed, round=round_, left=self._left(completed))
+
+    def finished(self, report: RoundReport, state: ServerState) -> None:
+        """Show what the round came to."""
+        self.up += sum(report.bytes_up.values())
+        self.down += sum(report.bytes_down.values())
+        traffic = f"↑{size(self.up)} ↓{size(self.down)}"
+        for text in report.left_out():
+            say(self.console, text, style="yellow")
+        if self.task is not None:
+            left = self._left(report.round)
+            self.progress.update(self.task, completed=report.round, traffic=traffic, left=left)
+            if report.trained:
+                self.progress.update(self.task, accuracy=percent(report.trained))
+            if not self.console.is_terminal:
+                measured = percent(report.trained) or "not measured"
+                say(self.console, f"round {report.round}/{self.rounds}  {measured}  {traffic}  {left}")
+        if report.round == self.rounds:
+            self.close()
+
+    def close(self) -> None:
+        """Stop the bar."""
+        self.progress.stop()
+
+    def _left(self, completed: float) -> str:
+        done = completed - self.first
+        if done <= 0:
+            return ""
+        elapsed = time.perf_counter() - self.began_at
+        return f"{duration(elapsed / done * (self.rounds - completed))} left"
+
+
+def result_table(result: RunResult) -> Table:
+    """The closing table: accuracy and traffic of every width."""
+    summary = result.summary
+    table = Table(title=Text(f"{summary['name']}: {summary['method']} after {summary['rounds']} rounds"))
+    table.add_column("clients")
+    for heading in ("as received", "after training", "sent up", "received"):
+        table.add_column(heading, justify="right")
+    for width in summary["bytes"]["down"]:
+        received, trained = (summary["accuracy"][when].get(width) for when in ("received", "trained"))
+        up, down = (summary["bytes"][way].get(width, 0) for way in ("up", "down"))
+        table.add_row(width, _share(received), _share(trained), size(up), size(down))
+    totals = [size(sum(summary["bytes"][way].values())) for way in ("up", "down")]
+    means = [_share(summary["average_accuracy"][when]) for when in ("received", "trained")]
+    table.add_section()
+    table.add_row("all", *means, *totals)
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f}%"

@@ -1,0 +1,104 @@
+"""The paper's printed tables, from paper.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Literal
+
+from prowd.numbers.bits import Bitwidth, parse_mix
+
+__all__ = ["AVERAGE", "GAP", "Note", "PaperTable", "Printed", "load", "tables_for"]
+
+Kind = Literal["sum", "again", "best", "words"]
+GAP, AVERAGE = "gap", "average"  # the columns besides those of the widths
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number as the paper prints it, in percent, and what stands behind its ±, if anything does."""
+
+    value: float
+    half: float | None
+
+
+@dataclass(frozen=True)
+class Note:
+    """A slip: what is wrong, with which cells (method and column), and in words. Slips of words have no cells."""
+
+    kind: Kind
+    cells: tuple[tuple[str, str], ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A printed table: rows by our names of the methods, in the paper's order; clients in percent of each width."""
+
+    name: str
+    preset: str
+    title: str
+    clients: Mapping[str, int]
+    uplink: str
+    spread: str
+    methods: Mapping[str, Mapping[str, Printed]]
+    notes: tuple[Note, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The widths, low ones first, the gap where the table has one, and the average."""
+        return tuple(next(iter(self.methods.values())))
+
+    def is_of(self, counts: Mapping[str, int]) -> bool:
+        """Whether a federation of so many clients of each width has the table's mix."""
+        total = sum(counts.values())
+        return counts.keys() == self.clients.keys() and all(
+            100 * count == self.clients[width] * total for width, count in counts.items()
+        )
+
+
+def load() -> tuple[PaperTable, ...]:
+    """All tables, in the paper's order."""
+    text = (resources.files("prowd.views.report") / "paper.toml").read_text("utf-8")
+    return tuple(_table(name, values) for name, values in tomllib.loads(text).items())
+
+
+def tables_for(clients: Mapping[str, int] | str, methods: Iterable[str]) -> list[PaperTable]:
+    """The tables to set beside runs of these methods in a federation with so many clients of each width.
+
+    Clients may also be written as a mix, ``int8:5, float32:5``; how many they are together does not matter. A table is
+    left out if another has all that it would show and more, or comes first: ProWD and FedAvg alone make a Table 1,
+    together with ProWD's parts a Table 3.
+    """
+    counts, run = _counts(clients), set(methods)
+    matching = [table for table in load() if table.is_of(counts)]
+    shown = [run & table.methods.keys() for table in matching]
+    return [
+        table
+        for index, (table, those) in enumerate(zip(matching, shown, strict=True))
+        if those and those not in shown[:index] and not any(those < others for others in shown)
+    ]
+
+
+def _counts(clients: Mapping[str, int] | str) -> dict[str, int]:
+    if isinstance(clients, str):
+        return dict(Counter(map(str, parse_mix(clients))))
+    return {str(Bitwidth.parse(width)): count for width, count in clients.items() if count}
+
+
+def _table(name: str, values: Mapping[str, Any]) -> PaperTable:
+    rows = {method: {key: _printed(cell) for key, cell in row.items()} for method, row in values["methods"].items()}
+    notes = tuple(_note(**note) for note in values.get("notes", ()))
+    return PaperTable(**{**values, "name": name, "methods": rows, "notes": notes})
+
+
+def _printed(cell: float | list[float]) -> Printed:
+    return Printed(*cell) if isinstance(cell, list) else Printed(cell, None)
+
+
+def _note(kind: Kind, text: str, cells: Iterable[str] = ()) -> Note:
+    pairs = (cell.partition(".") for cell in cells)
+    return Note(kind, tuple((method, column) for method, _, column in pairs), text)

@@ -1,0 +1,160 @@
+"""Settings as they are written: what a file extends, and what it suggests to compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prowd.config.files import Suggestion, presets, read_pairs, read_settings, read_suggestion
+from prowd.config.options import make_method
+from prowd.config.schema import load_config
+from prowd.errors import ConfigError
+from prowd.methods import METHODS, ProWD
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_a_file_extends_a_preset(tmp_path: Path) -> None:
+    mine = write(tmp_path, "mine.toml", 'extends = "table1-50-50"\nrounds = 3\n[float32]\nclip = 1.0\n')
+    config, base = load_config(mine), load_config("table1-50-50")
+    assert (config.name, config.rounds, config.float32.clip, config.float32.lr) == ("mine", 3, 1.0, base.float32.lr)
+    assert config.steps == base.steps
+
+
+def test_a_file_extends_the_file_beside_it(tmp_path: Path) -> None:
+    write(tmp_path, "base.toml", "rounds = 7\nsteps = 5\n")
+    assert read_settings(write(tmp_path, "mine.toml", 'extends = "base.toml"\nrounds = 3\n')) == {
+        "rounds": 3,
+        "steps": 5,
+        "name": "mine",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('extends = "mine.toml"', "'mine.toml' extends itself, or too many others"),
+        ("extends = 3", "extends: 3 is wrong; accepted: the name of a preset"),
+        ('extends = "tabel1-50-50"', "'tabel1-50-50' is unknown; .*did you mean 'table1-50-50'"),
+        ('extends = "gone.toml"', "gone.toml cannot be read"),
+    ],
+)
+def test_what_cannot_be_extended_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(write(tmp_path, "mine.toml", text))
+
+
+def test_a_file_suggests_what_to_compare(tmp_path: Path) -> None:
+    mine = write(tmp_path, "mine.toml", '[compare]\nmethods = ["local"]\nseeds = [4, 5]\n')
+    assert read_suggestion(mine) == Suggestion(("local",), (4, 5))
+    assert read_suggestion("quick") == Suggestion(("fedavg", "prowd"), (0, 1, 2))
+    assert load_config(mine).method == "fedavg", "which is no setting of a run"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("compare = 3", "compare: 3 is wrong; accepted: a table"),
+        ("[compare]\nmethod = []", r"compare.method: as a key .* accepted: methods, seeds \(did you mean 'methods'"),
+        ('[compare]\nseeds = ["x"]', r"compare.seeds.0: 'x' is wrong; accepted: a valid integer"),
+    ],
+)
+def test_a_bad_suggestion_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_suggestion(write(tmp_path, "mine.toml", text))
+
+
+@pytest.mark.parametrize("name", presets())
+def test_presets_suggest_methods_that_their_options_fit(name: str) -> None:
+    for method in read_suggestion(name).methods:
+        assert method in METHODS
+        config = load_config(name, {"method": method})
+        assert make_method(config.method, config.options).name == method
+
+
+def phi_of(name: str, method: str = "prowd") -> ProWD:
+    config = load_config(name, {"method": method})
+    made = make_method(config.method, config.options)
+    assert isinstance(made, ProWD)
+    return made
+
+
+@pytest.mark.parametrize(
+    "name", ["table1-50-50", "table1-80-20", "ablation-50-50", "ablation-80-20", "table2", "multibit"]
+)
+def test_the_paper_s_presets_have_the_paper_s_dequantizer(name: str) -> None:
+    for method in ("prowd", "prowd-deq"):
+        found = phi_of(name, method).dequantizer
+        assert (found.module, found.growth, found.optimizer, found.lr) == (64, 32, "sgd", 0.01)
+        assert (found.batch, found.epochs) == (16, 5)
+    assert phi_of(f"{name}-cpu").dequantizer == ProWD().dequantizer
+
+
+def test_the_presets_of_several_widths_have_their_ladders() -> None:
+    for tail in ("", "-cpu"):
+        assert phi_of(f"table2{tail}").ladder == "int6, int8, int10, int12, int16"
+        assert phi_of(f"multibit{tail}").ladder == "int6, int7, int8, int16, float32"
+        assert load_config(f"table2{tail}").clients == "int6:3, int8:3, int12:2, int16:2"
+        assert {load_config(f"{name}{tail}").uplink for name in ("table2", "multibit")} == {"native"}
+
+
+@pytest.mark.parametrize("mix", ["50-50", "80-20"])
+@pytest.mark.parametrize("tail", ["", "-cpu"])
+def test_the_ablation_is_table_1_with_the_parts_of_prowd(mix: str, tail: str) -> None:
+    ablation, table = (load_config(f"{name}-{mix}{tail}") for name in ("ablation", "table1"))
+    assert ablation.model_copy(update={"name": table.name}) == table
+    assert read_suggestion(f"ablation-{mix}{tail}").methods == ("fedavg", "prowd-deq", "prowd-swa", "prowd")
+    assert len(read_suggestion(f"table1-{mix}{tail}").methods) == 9
+    assert len(read_suggestion(f"table2{tail}").methods) == 8, "the paper's Table 2 has no FedProx"
+
+
+@pytest.mark.parametrize("text", ["rounds = " + "1" * 5000, "rounds = " + "[" * 5000])
+def test_toml_that_python_cannot_read_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not valid TOML"):
+        load_config(write(tmp_path, "mine.toml", text))
+
+
+def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: embedded null byte"):
+        load_config(write(tmp_path, "mine.toml", 'extends = "a\\u0000.toml"'))
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"),
+    [
+        ("x=5", 5),
+        ("x = 0.5", 0.5),
+        ("x=true", True),
+        ('x="int8:2, float32:1"', "int8:2, float32:1"),
+        ("x=int8:2, float32:1", "int8:2, float32:1"),
+        ("x=[1, 2]", [1, 2]),
+        ("x={a = 1}", {"a": 1}),
+        ("x=a=b", "a=b"),
+        ("x=", ""),
+        ("x=  crop, flip ", "crop, flip"),
+        ("x=" + "[" * 5000, "[" * 5000),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_a_value_is_toml_where_it_is_toml(pair: str, value: object) -> None:
+    assert read_pairs([pair]) == {"x": value}
+
+
+def test_a_text_of_two_lines_is_not_two_settings() -> None:
+    assert read_pairs(["x=1\ny=2"]) == {"x": "1\ny=2"}
+
+
+def test_pairs_are_settings_the_last_of_a_name_counts() -> None:
+    assert read_pairs(["a=1", " b.c = x", "a=2"]) == {"a": 2, "b.c": "x"}
+    assert read_pairs([]) == {}
+
+
+@pytest.mark.parametrize("pair", ["rounds", "", "=5", "  = 5"])
+def test_what_is_no_pair_is_refused(pair: str) -> None:
+    with pytest.raises(ConfigError, match=f"^'{pair}' is not a setting; accepted: KEY=VALUE, as in rounds=5$"):
+        read_pairs([pair])

@@ -1,0 +1,147 @@
+"""Architectures: the paper's scales and sizes, and what does not fit together is refused by name."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from prowd.errors import ConfigError
+from prowd.nets import Architecture, Conv, Flatten, Layer, Linear, MaxPool, build
+from prowd.nets.architecture import alpha, fan_in, gain_name, init_limit, weight_name
+
+# 128C3×2–MP2–256C3×2–MP2–512C3×2–MP2–1024FC–10 on 3×32×32: output channels, input channels (or pixels), kernel.
+VGG7: dict[str, tuple[int, ...]] = {
+    "conv1.weight": (128, 3, 3, 3),
+    "conv2.weight": (128, 128, 3, 3),
+    "conv3.weight": (256, 128, 3, 3),
+    "conv4.weight": (256, 256, 3, 3),
+    "conv5.weight": (512, 256, 3, 3),
+    "conv6.weight": (512, 512, 3, 3),
+    "fc1.weight": (1024, 512 * 4 * 4),
+    "fc2.weight": (10, 1024),
+}
+
+
+def test_full_vgg7_is_the_papers() -> None:
+    vgg7 = build("vgg7", (3, 32, 32), 10)
+    assert vgg7.shapes == VGG7
+    assert list(vgg7.alphas) == [2, 16, 16, 16, 16, 32, 32, 16]
+    assert vgg7.parameters == 12_973_440
+    assert vgg7.classes == 10
+    assert [layer.relu for layer in vgg7.weight_layers] == [True] * 7 + [False]
+    assert [layer.kind for layer in vgg7.layers] == ["conv", "conv", "maxpool"] * 3 + ["flatten", "linear", "linear"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    # Shift(0.75/√(3/f)) = 2^round(½·log2(3f/16)) steps up where 3f/16 passes 2^(2k+1): at f = 10.7, 42.7, 170.7.
+    # At f = 1 and 2 the formula gives ½, and α stays 1.
+    [(1, 1), (2, 1), (3, 1), (10, 1), (11, 2), (42, 2), (43, 4), (170, 4), (171, 8), (682, 8), (683, 16)],
+)
+def test_alpha_is_a_power_of_two_never_below_one(inputs: int, expected: float) -> None:
+    assert alpha(Linear("fc", inputs, 3)) == expected
+
+
+@pytest.mark.parametrize("inputs", [1, 2, 3, 4, 5, 6, 27, 1152])
+def test_init_limit_is_at_least_three_quarters(inputs: int) -> None:
+    # √(3/f) is the larger of the two up to f = 5: 3/5 = 0.6 > 0.5625 > 0.5 = 3/6.
+    expected = math.sqrt(3 / inputs) if inputs <= 5 else 0.75
+    assert init_limit(Linear("fc", inputs, 3)) == pytest.approx(expected, rel=1e-15)
+
+
+def test_fan_in_of_a_convolution_counts_the_kernel() -> None:
+    conv = Conv("c", 3, 8, kernel=(2, 5))
+    assert fan_in(conv) == 3 * 2 * 5
+    assert fan_in(Linear("fc", 30, 8)) == 30
+    assert alpha(conv) == alpha(Linear("fc", 30, 8))
+    assert (weight_name(conv), gain_name(conv)) == ("c.weight", "c.gain")
+
+
+def test_width_multiplies_the_inner_sizes_only() -> None:
+    small = build("vgg7", (3, 16, 16), 10, width=0.125)
+    assert list(small.shapes.values()) == [
+        (16, 3, 3, 3),
+        (16, 16, 3, 3),
+        (32, 16, 3, 3),
+        (32, 32, 3, 3),
+        (64, 32, 3, 3),
+        (64, 64, 3, 3),
+        (128, 64 * 2 * 2),
+        (10, 128),
+    ]
+    narrow = build("digits", (1, 8, 8), 10, width=0.001)
+    assert list(narrow.shapes.values()) == [(1, 1, 3, 3), (1, 1, 3, 3), (1, 1, 3, 3), (1, 4), (10, 1)]
+
+
+def test_digits_net_follows_the_image_size() -> None:
+    # Odd sizes lose their last row and column in pooling: 9×13 → 4×6 → 2×3.
+    assert build("digits", (1, 9, 13), 4).shapes["fc1.weight"] == (128, 64 * 2 * 3)
+    assert build("digits", (1, 9, 13), 4).shapes["fc2.weight"] == (4, 128)
+
+
+@pytest.mark.parametrize(("model", "least"), [("vgg7", 8), ("digits", 4)])
+def test_images_too_small_to_pool_are_refused(model: str, least: int) -> None:
+    assert build(model, (3, least, least), 10).classes == 10
+    for shape in ((3, least - 1, least), (3, least, least - 1)):
+        with pytest.raises(ConfigError, match=rf"\(3, {shape[1]}, {shape[2]}\).*at least {least} px"):
+            build(model, shape, 10)
+
+
+def test_unknown_model_names_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"'vgg8' is unknown; accepted: vgg7, digits"):
+        build("vgg8", (3, 32, 32), 10)
+
+
+LOGITS = Linear("fc", 4, 2, relu=False)
+CONV = Conv("c", 1, 2, padding=(0, 0))
+
+
+@pytest.mark.parametrize(
+    ("layers", "shape", "named"),
+    [
+        ([Conv("c", 3, 4)], (1, 8, 8), ["'c'", "(1, 8, 8)", "(3, H, W)"]),
+        ([Flatten(), Conv("c", 1, 4)], (1, 8, 8), ["'c'", "(64,)", "(1, H, W)"]),
+        ([CONV], (1, 2, 8), ["'c'", "(1, 2, 8)", "at least 3×3 pixels"]),
+        ([CONV], (1, 8, 2), ["'c'", "(1, 8, 2)", "at least 3×3 pixels"]),
+        ([Conv("c", 1, 4, kernel=(5, 3))], (1, 2, 1), ["'c'", "(1, 2, 1)", "at least 5×3 pixels, padding included"]),
+        ([CONV, MaxPool((3, 3), (1, 1))], (1, 4, 4), ["'maxpool'", "(2, 2, 2)", "at least 3×3"]),
+        ([Flatten(), MaxPool()], (1, 2, 2), ["'maxpool'", "(4,)", "(C, H, W)"]),
+        ([Flatten(), Linear("l", 5, 2)], (1, 2, 2), ["'l'", "(4,)", "(5,)"]),
+        ([Linear("l", 2, 2)], (1, 2, 2), ["'l'", "(1, 2, 2)", "(2,)"]),
+    ],
+)
+def test_shape_errors_name_the_layer_the_shape_and_what_is_accepted(
+    layers: list[Layer], shape: tuple[int, int, int], named: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        Architecture((*layers, LOGITS), shape)
+    assert [part for part in named if part not in str(error.value)] == []
+
+
+def test_output_shapes_follow_stride_and_padding() -> None:
+    # ⌊(7 + 2·1 − 3)/2⌋ + 1 = 4 rows; ⌊(9 + 0 − 2)/3⌋ + 1 = 3 columns.
+    conv = Conv("c", 1, 5, kernel=(3, 2), stride=(2, 3), padding=(1, 0))
+    assert conv.output((1, 7, 9)) == (5, 4, 3)
+    assert MaxPool((3, 2), (2, 1)).output((5, 6, 4)) == (5, 2, 3)
+    assert Flatten().output((5, 2, 3)) == (30,)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (),
+        (Flatten(), Linear("fc", 4, 2)),
+        (Flatten(), LOGITS, Flatten()),
+        (Conv("c", 1, 2, relu=False),),
+    ],
+)
+def test_the_last_layer_gives_the_logits(layers: tuple[Layer, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"the last layer is .*; accepted: a Linear layer without ReLU"):
+        Architecture(layers, (1, 2, 2))
+
+
+def test_layer_names_must_differ() -> None:
+    layers = (Conv("same", 1, 1), Flatten(), Linear("same", 4, 2, relu=False))
+    with pytest.raises(ConfigError, match=r"layer names \['same', 'same'\] repeat"):
+        Architecture(layers, (1, 2, 2))

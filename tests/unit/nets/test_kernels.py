@@ -1,0 +1,215 @@
+"""Which kernel computes, and why the fast one can't be had."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import prowd
+from prowd.config.schema import load_config
+from prowd.errors import ConfigError
+from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
+from prowd.nets.lowbit import kernels
+from prowd.nets.lowbit.kernels import Kernel, KernelChoice, check_kernel, make_kernel, why_not_int8
+from prowd.nets.lowbit.simulated import SimulatedKernel
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import Rate
+from tests.kernels import needs_int8
+from tests.runs import TINY, arrays, run_tiny
+
+CPU, NARROW, WIDE = torch.device("cpu"), (2, 3, 4, 5, 6, 7, 8), (9, 12, 16)
+ask_anew = kernels._why_not_here.__wrapped__  # past the cache
+NET = Architecture((Conv("a", 3, 20), MaxPool(), Flatten(), Linear("b", 240, 5, relu=False)), (3, 8, 7))
+
+
+def start(architecture: Architecture, bits: int) -> list[Tensor]:
+    random, top = torch.Generator().manual_seed(bits), Bitwidth(bits).max_code
+    shapes = architecture.shapes.values()
+    return [torch.randint(-top, top + 1, shape, generator=random).to(torch.int16) for shape in shapes]
+
+
+def made(choice: KernelChoice, bits: int, architecture: Architecture = NET) -> Kernel:
+    return make_kernel(choice, architecture, Bitwidth(bits), start(architecture, bits))
+
+
+@pytest.fixture
+def none_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without the int8 kernel."""
+    monkeypatch.setattr(kernels, "_why_not_here", lambda: "the reason")
+
+
+# --- the choice ------------------------------------------------------------------------------------------------------
+
+
+@needs_int8
+@pytest.mark.parametrize("choice", ["auto", "int8"])
+def test_codes_of_at_most_eight_bits_are_computed_as_int8(choice: KernelChoice) -> None:
+    assert why_not_int8(CPU, NET) is None
+    assert all(made(choice, bits).name.startswith("int8 (") for bits in NARROW)
+    assert all(made(choice, bits).name == "simulated" for bits in WIDE)
+
+
+def test_simulated_where_it_is_asked_for() -> None:
+    assert all(made("simulated", bits).name == "simulated" for bits in (*NARROW, *WIDE))
+
+
+@pytest.mark.usefixtures("none_here")
+def test_without_int8_auto_is_simulated() -> None:
+    assert made("auto", 8).name == "simulated"
+    assert why_not_int8(CPU) == why_not_int8(CPU, NET) == "the reason"
+
+
+@pytest.mark.usefixtures("none_here")
+def test_without_int8_asking_for_it_is_an_error() -> None:
+    with pytest.raises(ConfigError) as caught:
+        made("int8", 8)
+    assert str(caught.value) == "kernel: 'int8' can't be had: the reason; accepted: auto, simulated"
+    for choice in ("auto", "simulated"):
+        check_kernel(choice, CPU, NET)
+
+
+def test_int8_is_for_the_cpu() -> None:
+    cuda = torch.device("cuda")
+    assert why_not_int8(cuda) == "it runs on the CPU, not on cuda"
+    check_kernel("auto", cuda, NET)
+    with pytest.raises(ConfigError, match=r"^kernel: .*not on cuda; accepted: auto, simulated$"):
+        check_kernel("int8", cuda, NET)
+
+
+@pytest.mark.parametrize("choice", ["simulated", pytest.param("int8", marks=needs_int8)])
+def test_learning_follows_a_forward_pass_that_was_recorded(choice: KernelChoice) -> None:
+    kernel, images = made(choice, 8), torch.zeros(2, *NET.input_shape)
+
+    def learn() -> None:
+        kernel.learn(torch.ones(2, NET.classes), Rate(1, 0), torch.Generator(), [None] * 2)
+
+    with pytest.raises(RuntimeError, match="recorded"):
+        learn()
+    kernel.forward(images)
+    learn()
+    with pytest.raises(RuntimeError, match="recorded"):
+        learn()
+    kernel.forward(images)
+    kernel.forward(images, record=False)
+    with pytest.raises(RuntimeError, match="recorded"):
+        learn()
+
+
+# --- reasons of a machine --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["2.5.1", "2.5.1+cpu", "1.13.0", "2.0"])
+def test_an_old_torch_is_refused(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", version)
+    assert ask_anew() == f"torch {version} is older than 2.6"
+
+
+@needs_int8
+@pytest.mark.parametrize("version", ["2.6.0", "2.10.0+cu128", "3.0.0a0+git12", "2.13"])
+def test_a_newer_torch_is_not(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", version)
+    assert ask_anew() is None
+
+
+def test_a_missing_compiled_part_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prowd.nets.lowbit._native", None)
+    monkeypatch.delitem(sys.modules, "prowd.nets.lowbit.int8", raising=False)
+    monkeypatch.delattr("prowd.nets.lowbit._native", raising=False)
+    reason = ask_anew()
+    assert reason is not None
+    assert "installed without its compiled part, which needs a C compiler" in reason
+
+
+@needs_int8
+def test_a_cpu_without_the_instructions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prowd.nets.lowbit import int8
+
+    monkeypatch.setattr(int8, "instruction_sets", list)
+    assert ask_anew() == "this CPU has neither AVX512-VNNI nor AVX2"
+
+
+class Wrong(SimulatedKernel):
+    """Right, but for one code of what it gives."""
+
+    part = "logits"
+
+    def forward(self, images: Tensor, *, record: bool = True) -> Tensor:
+        logits = super().forward(images, record=record)
+        return logits + torch.eye(*logits.shape) * (self.part == "logits")
+
+    def learn(self, error: Tensor, rate: Rate, random: torch.Generator, additions: Sequence[Tensor | None]) -> None:
+        super().learn(error, rate, random, additions)
+        if self.part == "weights":
+            self.codes[1].view(-1)[7] ^= 1
+
+
+@pytest.mark.parametrize("part", ["logits", "weights"])
+def test_a_kernel_whose_sums_are_wrong_is_refused(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernels._agrees(SimulatedKernel)
+    monkeypatch.setattr(Wrong, "part", part)
+    assert not kernels._agrees(Wrong)
+
+
+@needs_int8
+def test_sums_that_are_wrong_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prowd.nets.lowbit import int8
+
+    monkeypatch.setattr(int8, "Int8Kernel", Wrong)
+    reason = ask_anew()
+    assert reason == f"its sums are wrong on this CPU ({int8.instruction_sets()[0]}); please report it"
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, str]]:
+    return [(record.name, record.levelno, record.getMessage()) for record in caplog.records]
+
+
+@pytest.mark.usefixtures("none_here")
+def test_a_slow_run_says_so_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings: dict[str, Any] = {"clients": "int8:2, int4:1, int12:1, float32:1", "rounds": 1}
+    path = run_tiny(tmp_path / "run", **settings).path
+    told = "int4, int8 clients compute with the simulated kernel, which is slower: no int8 kernel, the reason"
+    assert lines(caplog) == [("prowd.runs.run", logging.WARNING, told)]
+    caplog.clear()
+    prowd.run(resume=path, rounds=2, workers=1)
+    assert lines(caplog) == [("prowd.runs.run", logging.WARNING, told)]
+
+
+@pytest.mark.usefixtures("none_here")
+@pytest.mark.parametrize("settings", [{"kernel": "simulated"}, {"clients": "int12:1, float32:1"}])
+def test_a_run_that_is_as_it_was_meant_says_nothing(
+    settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_tiny(tmp_path / "run", rounds=1, **settings)
+    assert lines(caplog) == []
+
+
+@needs_int8
+def test_a_fast_run_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for kernel in ("auto", "int8"):
+        run_tiny(tmp_path / kernel, kernel=kernel, rounds=1)
+    assert lines(caplog) == []
+
+
+@pytest.mark.usefixtures("none_here")
+def test_int8_that_can_t_be_had_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^kernel: 'int8' can't be had: the reason; accepted: auto, simulated$"):
+        prowd.run(out=tmp_path / "run", data=arrays(), workers=1, kernel="int8", **TINY)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["fast", "INT8", 8, ""])
+def test_other_kernels_are_unknown(value: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("quick", {"kernel": value})
+    assert str(caught.value).startswith("kernel: ")
+    assert all(choice in str(caught.value) for choice in ("auto", "int8", "simulated"))

@@ -1,0 +1,128 @@
+"""Which networks the int8 kernel takes, up to the last that it can; the others are simulated."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from prowd.errors import ConfigError
+from prowd.nets.architecture import Architecture, Conv, Flatten, Layer, Linear, MaxPool, Shape
+from prowd.nets.lowbit import kernels, update
+from prowd.nets.lowbit.kernels import KernelChoice, check_kernel, make_kernel
+from prowd.nets.lowbit.stages import Stage, plan, unsupported
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import Rate
+from tests.kernels import needs_int8
+from tests.reference import integer_oracle as oracle
+
+PIXEL = Conv("a", 1, 1, (1, 1), padding=(0, 0))
+UNSUPPORTED: dict[str, tuple[Shape, tuple[Layer, ...], str]] = {
+    "overlap": ((1, 8, 8), (Conv("a", 1, 3), MaxPool((3, 2), (2, 2))), "a pooling whose windows overlap"),
+    "large window": ((1, 16, 16), (Conv("a", 1, 2), MaxPool((16, 16), (16, 16))), "of more than 255 places"),
+    "no convolution": ((2, 8, 8), (MaxPool(),), "a pooling that does not follow a convolution"),
+    "two poolings": ((1, 8, 8), (Conv("a", 1, 3), MaxPool(), MaxPool()), "a pooling that does not follow"),
+    "padding": ((1, 8, 8), (Conv("a", 1, 2, (3, 1)),), "a padding as large as the kernel"),
+    "positions": ((1, 183, 183), (PIXEL, Conv("b", 1, 1, (90, 90), (93, 93))), "sums that int32 can't hold"),
+}
+SUPPORTED: dict[str, tuple[Shape, tuple[Layer, ...]]] = {
+    "large window": ((1, 15, 17), (Conv("a", 1, 2), MaxPool((15, 17), (15, 17)))),
+    "padding": ((1, 8, 8), (Conv("a", 1, 2, (3, 2), padding=(2, 1)),)),
+    "poolings": ((1, 9, 8), (Conv("a", 1, 3), MaxPool(), Conv("b", 3, 2), MaxPool((2, 1), (3, 1)))),
+    "nothing else": ((2, 3, 5), ()),
+}
+
+
+def with_logits(shape: Shape, layers: tuple[Layer, ...]) -> Architecture:
+    given = functools.reduce(lambda so_far, layer: layer.output(so_far), layers, shape)
+    logits = Linear("logits", math.prod(given), 3, relu=False)
+    return Architecture((*layers, Flatten(), logits), (shape[0], shape[1], shape[2]))
+
+
+def check_step(choice: KernelChoice, bits: int, architecture: Architecture) -> None:
+    """Compare the logits of a batch and the gradients, seen in the weights after an update, with the oracle's."""
+    top, random = Bitwidth(bits).max_code, torch.Generator().manual_seed(bits)
+    x = torch.randint(-top, top + 1, (5, *architecture.input_shape), generator=random)
+    error = torch.randint(-9, 10, (5, architecture.classes), generator=random)
+    shapes = architecture.shapes.values()
+    weights = [torch.randint(-top, top + 1, shape, generator=random).to(torch.int16) for shape in shapes]
+    kernel = make_kernel(choice, architecture, Bitwidth(bits), weights)
+    assert kernel.name.startswith("int8" if choice == "int8" else "simulated")
+    tape = oracle.forward(architecture, bits, [codes.long().numpy() for codes in weights], x.numpy())
+    assert np.array_equal(kernel.forward(x / Bitwidth(bits).steps).numpy(), tape.logits)
+    rate = Rate.nearest(5.3)
+    kernel.learn(error.double(), rate, random.manual_seed(1), [None] * len(weights))
+    random.manual_seed(1)
+    gradients = [torch.from_numpy(g) for g in oracle.backward(tape, error.numpy())]
+    for found, codes, gradient in zip(kernel.codes, weights, gradients, strict=True):
+        assert torch.equal(found, update.step(codes, gradient, rate, Bitwidth(bits), random))
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_networks_that_int8_can_t_compute_are_simulated(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, layers, reason = UNSUPPORTED[name]
+    architecture = with_logits(shape, layers)
+    monkeypatch.setattr(kernels, "_why_not_here", lambda: None)
+    check_step("auto", 8, architecture)
+    with pytest.raises(ConfigError, match=rf"^kernel: 'int8' can't be had: .*{reason}.*; accepted: auto, simulated$"):
+        check_kernel("int8", torch.device("cpu"), architecture)
+
+
+@needs_int8
+@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("bits", [3, 8])
+def test_networks_that_int8_can_just_compute(name: str, bits: int) -> None:
+    check_step("int8", bits, with_logits(*SUPPORTED[name]))
+
+
+def test_sums_that_int32_can_t_hold_are_refused() -> None:
+    wide = {inputs: Linear("a", inputs, 3, relu=False) for inputs in (4_210_752, 4_210_753)}
+    found = [unsupported(Architecture((Flatten(), layer), (1, 1, inputs))) for inputs, layer in wide.items()]
+    assert found == [None, f"sums that int32 can't hold ({wide[4_210_753]})"]
+    assert unsupported(Architecture((Flatten(), Linear("a", 1, 4_210_753, relu=False)), (1, 1, 1))) is not None
+    reasons = [unsupported(with_logits((1, side, side), (Conv("a", 1, 1),))) for side in (182, 183)]
+    assert [reason is None for reason in reasons] == [True, False], "4 · 127² · 183² is above 2^31"
+
+
+def second(layer: Layer, side: tuple[int, int] = (8, 8), *, relu: bool = True) -> Stage:
+    """A layer behind another that gives the images as they are."""
+    return plan(with_logits((3, *side), (Conv("a", 3, 3, relu=relu), layer)))[1]
+
+
+def wide(kernel: tuple[int, int] = (3, 3), stride: tuple[int, int] = (1, 1), right: int = 1) -> Conv:
+    return Conv("b", 3, 20, kernel, stride, (kernel[0] - 1, right))
+
+
+def test_which_windows_are_paired() -> None:
+    assert all(second(wide((high, 3), right=right)).paired for high in (1, 2, 4) for right in (0, 1, 2))
+    assert second(wide(), (5, 6)).paired
+    assert not second(wide(), (6, 5)).paired
+    assert not any(second(wide((3, columns), right=0), (8, 9)).paired for columns in (2, 4))
+    assert not any(second(wide(stride=stride)).paired for stride in ((2, 1), (1, 2)))
+    assert not second(wide(), relu=False).paired
+    flat = plan(with_logits((3, 1, 3), (Conv("a", 3, 4, (1, 3), padding=(0, 1)),)))[1]
+    assert (flat.kernel, flat.paired) == ((1, 3), False)
+    assert not plan(with_logits((3, 4, 4), (wide(),)))[0].paired
+
+
+def test_which_poolings_are_computed_with_the_pairs() -> None:
+    even, odd = second(wide((3, 3)), (4, 6)), second(wide((3, 3)), (5, 6))
+    assert even.pools(MaxPool())
+    assert not odd.pools(MaxPool())
+    assert not even.pools(None)
+    windows = [((2, 2), (3, 2)), ((2, 2), (2, 3)), ((3, 3), (3, 3)), ((2, 1), (2, 2)), ((1, 2), (2, 2))]
+    assert not any(even.pools(MaxPool(*window)) for window in windows)
+    assert not second(wide((3, 2), right=0), (4, 7)).pools(MaxPool())
+
+
+@pytest.mark.parametrize(
+    ("side", "images", "together"), [((2, 4), 20, 8), ((2, 4), 5, 5), ((3, 6), 20, 4), ((8, 8), 9, 1), ((30, 4), 9, 1)]
+)
+def test_room_for_pairs_of_few_images(side: tuple[int, int], images: int, together: int) -> None:
+    """At least 64 positions together; a row more than there are positions, and two columns."""
+    stage = second(Conv("b", 3, 20, (2, 3), padding=(0, 1)), (side[0] + 1, side[1]))
+    assert stage.positions == side
+    assert stage.pairing_room(images) == together * (side[0] + 1) * side[1] // 2 * 4 * 16

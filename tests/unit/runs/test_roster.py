@@ -1,0 +1,130 @@
+"""The devices of a run on disk: what is written comes back, and whatever else is there is an error with words."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prowd.device.scene import ClientSpec
+from prowd.errors import RunError
+from prowd.numbers.bits import FLOAT32, Bitwidth, parse_mix
+from prowd.runs.roster import Roster, mix_of
+from tests.unit.scenes import INT4, INT8
+
+WIDTHS = st.integers(2, 16).map(Bitwidth) | st.just(FLOAT32)
+DEVICES = st.lists(st.tuples(WIDTHS, st.integers(1, 2**63 - 1)), min_size=1, max_size=6)
+
+
+def roster_of(devices: list[tuple[Bitwidth, int]], run: str = "0123456789abcdef") -> Roster:
+    return Roster(run, tuple(ClientSpec(n, width, examples) for n, (width, examples) in enumerate(devices)))
+
+
+SMALL = roster_of([(INT8, 10), (FLOAT32, 7)])
+
+
+def written(**changes: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {**json.loads(SMALL.encode()), **changes}
+    return values
+
+
+def device(**changes: Any) -> dict[str, Any]:
+    return written(devices=[{"client": 0, "width": "int8", "examples": 10, **changes}])
+
+
+def decode(values: object) -> Roster:
+    return Roster.decode(json.dumps(values).encode(), "devices.json")
+
+
+@given(DEVICES)
+def test_what_is_written_comes_back(devices: list[tuple[Bitwidth, int]]) -> None:
+    roster = roster_of(devices)
+    assert Roster.decode(roster.encode(), "here") == roster
+
+
+@given(st.lists(WIDTHS, min_size=1, max_size=9))
+def test_a_mix_of_widths_is_that_of_the_setting(widths: list[Bitwidth]) -> None:
+    assert parse_mix(mix_of(widths)) == tuple(widths)
+
+
+def test_a_mix_is_short() -> None:
+    assert mix_of([INT8, INT8, FLOAT32, INT8, INT4]) == "int8:2, float32:1, int8:1, int4:1"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (written(format=2), "devices.json: format 2; accepted: 1"),
+        (written(devices=[]), "not numbered from 0 up"),
+        (written(devices=written()["devices"][::-1]), "not numbered from 0 up, .*; it was damaged"),
+        (written(devices=written()["devices"][1:]), "not numbered from 0 up"),
+        (written(devices=written()["devices"] * 2), "not numbered from 0 up"),
+        (written(devices=3), "devices.json cannot be read"),
+        (written(devices=[3]), "devices.json cannot be read"),
+        ({"format": 1}, "devices.json cannot be read"),
+        ({}, "devices.json cannot be read"),
+        ([], "devices.json cannot be read"),
+        (None, "devices.json cannot be read"),
+        (device(width="int99"), "devices.json cannot be read"),
+        (device(client="x"), "devices.json cannot be read"),
+        (device(examples=None), "devices.json cannot be read"),
+    ],
+)
+def test_what_is_damaged_is_named(values: object, message: str) -> None:
+    with pytest.raises(RunError, match=message.replace("devices.json", r"devices\.json")):
+        decode(values)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, -1])
+def test_a_file_that_was_cut_off(cut: int) -> None:
+    with pytest.raises(RunError, match=r"devices\.json cannot be read"):
+        Roster.decode(SMALL.encode()[:cut], "devices.json")
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"\0", b"nan"])
+def test_a_file_of_anything(data: bytes) -> None:
+    with pytest.raises(RunError, match=r"devices\.json cannot be read"):
+        Roster.decode(data, "devices.json")
+
+
+@given(st.binary())
+def test_any_bytes_are_a_run_error(data: bytes) -> None:
+    with pytest.raises(RunError, match="here"):
+        Roster.decode(data, "here")
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["int8"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(st.sampled_from(["client", "width", "examples"]), ANY)
+def test_any_field_is_read_or_a_run_error(field: str, value: object) -> None:
+    with suppress(RunError):
+        (client,) = decode(device(**{field: value})).clients
+        assert client.id == 0
+        assert client.num_examples >= 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000,
+        json.dumps(device(width=8)).encode(),
+        json.dumps(device(width=None)).encode(),
+        json.dumps(device(examples=float("inf"))).encode(),
+        json.dumps(device(examples=-5)).encode(),
+        json.dumps(device(examples=2.5)).encode(),
+        json.dumps(written(run=5)).encode(),
+    ],
+    ids=["deep", "width", "no width", "infinite", "negative", "broken", "run"],
+)
+def test_odd_damage_is_named(data: bytes) -> None:
+    with pytest.raises(RunError, match=r"devices\.json"):
+        Roster.decode(data, "devices.json")

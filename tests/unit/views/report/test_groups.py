@@ -1,0 +1,370 @@
+"""Which runs are set side by side, under which names, and what they come to."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.special import stdtrit
+
+from prowd.comparison import Estimate
+from prowd.config.schema import RunConfig
+from prowd.errors import RunError
+from prowd.runs.read import Line, Record
+from prowd.views.report.groups import Group, curve, gather
+
+from .directories import absent, line, lines, only_group, write, write_plan
+
+# What belongs together
+
+
+def labels(*folders: Path) -> list[dict[str, list[str]]]:
+    """Of each group the names of its runs, by label."""
+    return [
+        {label: [one.path.name for one in found] for label, found in group.runs.items()} for group in gather(folders)[0]
+    ]
+
+
+def test_other_methods_and_other_seeds_belong_together(tmp_path: Path) -> None:
+    for method, seed in (("prowd", 1), ("fedavg", 1), ("prowd", 0), ("fedavg", 0)):
+        write(tmp_path / f"{method}-{seed}", lines(0.5), method=method, seed=seed)
+    assert labels(tmp_path) == [{"fedavg": ["fedavg-0", "fedavg-1"], "prowd": ["prowd-0", "prowd-1"]}]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"clients": "int4:2, float32:2"},
+        {"steps": 7},
+        {"data_sha256": "ab"},
+        {"lowbit": {"rate": 3.0}},
+        {"partition": "dirichlet"},
+        {"rounds": 2},
+    ],
+    ids=str,
+)
+def test_another_federation_is_another_group(settings: dict[str, Any], tmp_path: Path) -> None:
+    write(tmp_path / "a", lines(0.5), method="fedavg")
+    write(tmp_path / "b", lines(0.5), method="prowd", **settings)
+    assert labels(tmp_path) == [{"fedavg": ["a"]}, {"prowd": ["b"]}]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"name": "other", "version": "0.3.0", "kernel": "simulated", "device": "cuda:0", "snapshots": "none"},
+        {"clients": "int8:2,float32:2"},
+        {"data": "/elsewhere/digits"},
+        {"method_sha256": "ab" * 32},
+    ],
+    ids=str,
+)
+def test_what_leaves_the_results_alone_divides_nothing(settings: dict[str, Any], tmp_path: Path) -> None:
+    write(tmp_path / "a", lines(0.5))
+    write(tmp_path / "b", lines(0.5), **{"method": "local", **settings})
+    assert [len(group) for group in labels(tmp_path)] == [2]
+
+
+def test_settings_that_an_older_version_lacked_are_at_their_defaults(tmp_path: Path) -> None:
+    whole = RunConfig().model_dump(mode="json") | {"rounds": 1}
+    lowbit = dict(whole.pop("lowbit"))
+    write(tmp_path / "new", lines(0.5), **{**whole, "lowbit": lowbit, "method": "local"})
+    lowbit.popitem()
+    write(tmp_path / "older", lines(0.5), **{**whole, "lowbit": lowbit, "method": "prowd"})
+    write(tmp_path / "oldest", lines(0.5), clients=None, data=None, uplink=None, options=None, method=None)
+    write(tmp_path / "other", lines(0.5), **{**whole, "lowbit": {**lowbit, "rate": 3.25}, "method": "fedpaq"})
+    assert [sorted(found) for found in labels(tmp_path)] == [["fedavg", "local", "prowd"], ["fedpaq"]]
+
+
+def test_options_in_which_namesakes_differ_become_labels(tmp_path: Path) -> None:
+    base: dict[str, Any] = {"method": "prowd", "seed": 0}
+    write(tmp_path / "a", lines(0.5), **base, options={"tau": 0.1, "ladder": "x", "dequantizer": {"module": 8}})
+    write(tmp_path / "b", lines(0.5), **base, options={"tau": 0.5, "ladder": "x", "dequantizer": {"module": 8}})
+    write(tmp_path / "c", lines(0.5), **base, options={"tau": 0.5, "ladder": "x", "dequantizer": {"module": 4}})
+    write(tmp_path / "d", lines(0.5), method="fedprox", options={"tau": 9, "mu": 1})
+    found = {
+        "fedprox": ["d"],
+        "prowd (tau=0.1, dequantizer.module=8)": ["a"],
+        "prowd (tau=0.5, dequantizer.module=8)": ["b"],
+        "prowd (tau=0.5, dequantizer.module=4)": ["c"],
+    }
+    assert labels(tmp_path) == [found]
+
+
+def test_two_files_of_code_with_the_same_name_are_two_methods(tmp_path: Path) -> None:
+    for name, code in (("a", "1" * 64), ("b", "2" * 64)):
+        write(tmp_path / name, lines(0.5), method=f"/home/{name}.py:Mine", method_sha256=code)
+    assert labels(tmp_path) == [{"mine (sha256=11111111)": ["a"], "mine (sha256=22222222)": ["b"]}]
+
+
+def test_long_and_odd_labels_can_be_drawn_and_stay_apart(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / name, lines(0.5), method="local", options={"o" * 80: name})
+    write(tmp_path / "c", lines(0.5), method="d\ne\x00f")
+    long = f"local ({'o' * 52}…"
+    assert labels(tmp_path) == [{long: ["a"], f"{long} #2": ["b"], "d?e?f": ["c"]}]
+    assert len(long) == 60
+
+
+def test_of_twins_the_one_that_has_come_farthest_is_kept(tmp_path: Path) -> None:
+    for name, made, finished in (("a", 1, False), ("b", 3, False), ("c", 3, True), ("d", 2, False)):
+        write(tmp_path / name, lines(0.1, 0.2, 0.3)[:made], rounds=3, finished=finished)
+    (group,), problems = gather([tmp_path])
+    assert [record.path.name for record in group.records] == ["c"]
+    kept = f"has the settings and the seed of {tmp_path / 'c'}; it is left out"
+    assert sorted(problems) == [f"{tmp_path / name} {kept}" for name in ("a", "b", "d")]
+
+
+def test_the_same_folder_given_twice_is_one(tmp_path: Path) -> None:
+    write(tmp_path / "set" / "a", lines(0.5))
+    (tmp_path / "link").symlink_to(tmp_path / "set")
+    group = only_group(tmp_path / "set", tmp_path / "set" / "a", tmp_path / "link")
+    assert [record.path for record in group.records] == [tmp_path / "set" / "a"]
+
+
+def test_a_run_is_called_as_its_folder_even_from_within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "mine", lines(0.5))
+    monkeypatch.chdir(tmp_path / "mine")
+    assert only_group(Path()).first.path.name == "mine"
+    monkeypatch.chdir(write(tmp_path / "mine" / "checkpoints", lines(0.5), steps=3))
+    (group,), _ = gather([Path("..")])
+    assert [record.path.name for record in group.records] == ["mine"], "nothing within a run is a run"
+
+
+# Whom they are compared with
+
+
+def test_the_baseline_is_that_of_the_comparison(tmp_path: Path) -> None:
+    for method in ("local", "fedavg", "prowd"):
+        write(tmp_path / method, lines(0.5), method=method)
+    assert only_group(tmp_path).baseline == "fedavg"
+    write_plan(tmp_path, "prowd")
+    assert only_group(tmp_path).baseline == "prowd"
+    assert only_group(tmp_path / "local", tmp_path / "prowd").baseline == "prowd", "their folders' plan counts"
+    assert only_group(tmp_path / "local").baseline == "local"
+
+
+def test_a_baseline_without_a_finished_run_gives_way(tmp_path: Path) -> None:
+    write(tmp_path / "a", lines(0.5, 0.6)[:1], rounds=2, finished=False)
+    write(tmp_path / "b", lines(0.5, 0.6), method="prowd")
+    write(tmp_path / "c", lines(0.5, 0.7), method="prowd-deq")
+    group = only_group(tmp_path)
+    assert group.baseline == "prowd"
+    assert [row.difference.mean if row.difference else None for row in group.rows] == [None, pytest.approx(10)]
+
+
+def test_failures_of_a_comparison_are_told_once(tmp_path: Path) -> None:
+    for method in ("local", "prowd"):
+        write(tmp_path / method, lines(0.5), method=method)
+    write_plan(tmp_path, "local", {"fedavg-0": "disk full", "fedavg-1": "no power"})
+    for folders in ([tmp_path], [tmp_path / "local", tmp_path / "prowd"]):
+        groups, problems = gather(folders)
+        assert len(groups) == 1
+        assert problems == [
+            f"{tmp_path / 'fedavg-0'} failed: disk full",
+            f"{tmp_path / 'fedavg-1'} failed: no power",
+        ]
+
+
+# Which runs count
+
+
+def test_unfinished_runs_are_left_out_where_others_are_finished(tmp_path: Path) -> None:
+    write(tmp_path / "a", lines(0.1, 0.2), seed=0)
+    write(tmp_path / "b", lines(0.9), rounds=2, seed=1, finished=False)
+    write(tmp_path / "c", lines(0.9), rounds=2, method="prowd", finished=False)
+    group = only_group(tmp_path)
+    assert {label: len(found) for label, found in group.counted.items()} == {"fedavg": 1}
+    assert [(row.method, row.seeds, row.average.mean) for row in group.rows] == [("fedavg", 1, 20)]
+    assert group.is_finished
+    assert len(group.records) == 3
+
+
+def test_unfinished_runs_are_shown_where_there_is_nothing_else(tmp_path: Path) -> None:
+    write(tmp_path / "a", lines(0.1), rounds=2, finished=False)
+    write(tmp_path / "b", lines(0.1, 0.3), rounds=2, method="local", finished=False)
+    write(tmp_path / "c", [], rounds=2, method="prowd", finished=False)
+    group = only_group(tmp_path)
+    assert {row.method: row.average.mean for row in group.rows} == pytest.approx({"fedavg": 10, "local": 10})
+    assert [len(record.lines) for records in group.shown.values() for record in records] == [2, 1], "in figures all"
+    assert not group.is_finished
+    assert list(group.runs) == ["local", "fedavg", "prowd"]
+
+
+def test_a_run_without_rounds_comes_to_nothing(tmp_path: Path) -> None:
+    group = only_group(write(tmp_path / "a", [], rounds=5, finished=False))
+    assert (group.rows, group.outcomes, dict(group.counted)) == ([], [], {})
+    assert group.baseline == "fedavg"
+    assert group.widths == ["int8", "float32"]
+
+
+def test_widths_are_those_measured_where_nobody_says_which_they_are(tmp_path: Path) -> None:
+    first = {"float32": 0.5, "int4": 0.3, "wide": 0.1}
+    write(tmp_path / "a", [line(1, {"float32": 0.5})], clients="many")
+    write(tmp_path / "b", [line(1, first)], clients="many", method="local")
+    group = only_group(tmp_path)
+    assert group.widths == ["int4", "float32"]
+    assert {row.method: row.average.mean for row in group.rows} == pytest.approx({"fedavg": 50, "local": 40})
+
+
+# What they come to
+
+
+def t(count: int) -> float:
+    """The quantile of Student's t by which intervals are made."""
+    return float(stdtrit(count - 1, 0.975))
+
+
+def both(value: Estimate | None) -> tuple[float, float | None]:
+    """A mean and its interval."""
+    assert value is not None
+    return value.mean, value.half
+
+
+def test_the_headline_numbers_by_hand(tmp_path: Path) -> None:
+    """Three Int8 clients and one Float32: averages weigh 3 to 1; bytes are those of a round of two."""
+    clients = "int8:3, float32:1"
+    table = {("fedavg", 0): (0.4, 0.8), ("fedavg", 1): (0.5, 0.7), ("prowd", 0): (0.6, 0.8), ("prowd", 1): (0.6, 1.0)}
+    for (method, seed), (low, high) in table.items():
+        rounds = [
+            line(1, {"int8": 0.1, "float32": 0.1}, up={"int8": 300, "float32": 400}, down={"int8": 30, "float32": 0}),
+            line(2, {"int8": low, "float32": high}, received={"int8": low / 2, "float32": high / 2},
+                 up={"int8": 500, "float32": 800}, down={"int8": 70, "float32": 100}),
+        ]  # fmt: skip
+        write(tmp_path / f"{method}-{seed}", rounds, clients=clients, method=method, seed=seed)
+    fedavg, prowd = only_group(tmp_path).rows
+    # averages: fedavg 50 and 55, prowd 65 and 70; standard deviations 5/√2, so ± t·5/2
+    half = t(2) * 2.5
+    assert both(fedavg.average) == pytest.approx((52.5, half))
+    assert both(prowd.average) == pytest.approx((67.5, half))
+    assert {width: value.mean for width, value in prowd.widths.items()} == pytest.approx({"int8": 60, "float32": 90})
+    assert both(prowd.gap) == pytest.approx((30, t(2) * 10))
+    assert prowd.received.mean == pytest.approx(33.75)
+    assert both(prowd.difference) == pytest.approx((15, 0))
+    assert fedavg.difference is None
+    assert (fedavg.bytes_up, fedavg.bytes_down) == (1000, 100)
+
+
+def test_the_last_measured_accuracy_of_each_width_counts(tmp_path: Path) -> None:
+    rounds = [line(1, {"int8": 0.2, "float32": 0.3}), line(2, {"int8": 0.4}), line(3, {}, received={"int8": 0.9})]
+    (row,) = only_group(write(tmp_path / "a", rounds)).rows
+    assert {width: value.mean for width, value in row.widths.items()} == pytest.approx({"int8": 40, "float32": 30})
+
+
+def test_what_is_no_accuracy_was_not_measured(tmp_path: Path) -> None:
+    rounds = [
+        line(1, {"int8": 0.25, "float32": 0.5}),
+        line(2, {"int8": math.nan, "float32": 0.75}, loss={"int8": math.nan}),
+        line(3, {"int8": 7.0, "float32": -math.inf}),
+    ]
+    group = only_group(write(tmp_path / "a", rounds))
+    (row,) = group.rows
+    assert {width: value.mean for width, value in row.widths.items()} == pytest.approx({"int8": 25, "float32": 75})
+    assert curve(group.records, lambda _, found: found.accuracy.trained.get("int8")).rounds == [1]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"bytes": {"up": {"int8": 10**400}, "down": {}}},
+        {"clients": {"asked": 10**4000}},
+        {"clients": {"lost": [absent(-(10**400))]}},
+    ],
+    ids=["bytes", "asked", "client"],
+)
+def test_a_number_beyond_all_measure_ends_the_run_there(damage: dict[str, Any], tmp_path: Path) -> None:
+    rounds = lines(0.1, 0.2, 0.3)
+    rounds[1] |= damage
+    record = only_group(write(tmp_path / "a", rounds)).first
+    assert len(record.lines) == 1
+    (said,) = record.damage
+    assert re.fullmatch(r"line 2 of rounds\.jsonl is damaged \(.*: Input should be .*\); the rest is left out", said)
+    assert not record.is_finished
+
+
+@pytest.mark.parametrize("text", [f"seed = 0x{'f' * 4000}", f"a{'.a' * 2000} = 1"], ids=["huge", "deep"])
+def test_settings_beyond_all_measure_are_left_out(text: str, tmp_path: Path) -> None:
+    write(tmp_path / "bad")
+    (tmp_path / "bad" / "config.toml").write_text(text)
+    with pytest.raises(RunError, match=r"bad.config\.toml cannot be read: (seed|a): .*accepted: at most"):
+        gather([tmp_path / "bad"])
+    write(tmp_path / "good", lines(0.5))
+    (group,), problems = gather([tmp_path])
+    assert group.first.path.name == "good"
+    assert len(problems) == 1
+
+
+# Curves
+
+
+def trained(record: Record, found: Line) -> float | None:
+    """Float32's accuracy."""
+    assert found in record.lines
+    return found.accuracy.trained.get("float32")
+
+
+def records(folder: Path, *runs: list[dict[str, Any]]) -> Group:
+    """A group of runs with these lines, seed by seed."""
+    for seed, rounds in enumerate(runs):
+        write(folder / str(seed), rounds, seed=seed, rounds=9, finished=False)
+    return only_group(folder)
+
+
+def test_a_curve_is_the_mean_over_seeds_of_rounds_that_all_have_measured(tmp_path: Path) -> None:
+    first = [line(n, {"float32": n / 10}, up={"int8": 10**6}, down={"int8": 5 * 10**5}) for n in (1, 2, 3, 4)]
+    second = [
+        line(1, {"float32": 0.3}, up={"int8": 10**6}, down={"float32": 10**6}),
+        line(2, {"int8": 0.9}, up={"int8": 2 * 10**6}),
+        line(3, {"float32": 0.7}, down={"int8": 5 * 10**5}),
+    ]
+    found = curve(records(tmp_path, first, second).records, trained)
+    assert list(found.rounds) == [1, 3]
+    # MB so far: 1.5 and 4.5 of the first, 2 and 4.5 of the second, which moved some in a round it did not measure
+    assert found.megabytes == pytest.approx([1.75, 4.5])
+    assert [value.mean for value in found.values] == pytest.approx([0.2, 0.5])
+    assert [value.half for value in found.values] == pytest.approx([t(2) * 0.1, t(2) * 0.2])
+    assert [value.count for value in found.values] == [2, 2]
+
+
+def test_a_curve_of_one_run_has_no_interval(tmp_path: Path) -> None:
+    found = curve(records(tmp_path, lines(0.1, 0.2)).records, trained)
+    assert (list(found.rounds), [value.half for value in found.values]) == ([1, 2], [None, None])
+    assert found.megabytes == pytest.approx([0.008, 0.016])
+
+
+def test_a_curve_of_nothing_is_empty(tmp_path: Path) -> None:
+    group = records(tmp_path, lines(0.1), [])
+    assert curve(group.records, trained).values == []
+    assert curve([], trained).rounds == []
+
+
+def test_outcomes_have_the_hash_of_the_weights(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", lines(0.5))
+    facts = json.loads((path / "summary.json").read_text()) | {"weights_sha256": "abc"}
+    (path / "summary.json").write_text(json.dumps(facts))
+    assert [one.weights_sha256 for one in only_group(path).outcomes] == ["abc"]
+
+
+# What figures show
+
+
+def test_figures_show_the_finished_runs_of_each_method_or_what_there_is(tmp_path: Path) -> None:
+    write(tmp_path / "a0", lines(0.1, 0.2))
+    write(tmp_path / "a1", lines(0.1), seed=1, rounds=2, finished=False)
+    write(tmp_path / "b0", lines(0.3), method="local", rounds=2, finished=False)
+    group = only_group(tmp_path)
+    assert {label: [record.path.name for record in found] for label, found in group.shown.items()} == {
+        "local": ["b0"],
+        "fedavg": ["a0"],
+    }
+    assert list(group.counted) == ["fedavg"], "tables are of finished runs alone"
+
+
+def test_a_variant_is_named_by_what_is_not_a_default(tmp_path: Path) -> None:
+    for number, sparsity in enumerate((0.2, 0.5)):  # 0.2 is the default
+        write(tmp_path / str(number), lines(0.5), method="prowd", options={"sparsity": sparsity})
+    assert list(only_group(tmp_path).runs) == ["prowd", "prowd (sparsity=0.5)"]

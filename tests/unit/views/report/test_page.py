@@ -1,0 +1,200 @@
+"""The page as a file: it needs nothing else, nobody's words become markup, and it says what the runs say."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from prowd.views.report import make_report, verdict
+from prowd.views.report.page import describe
+from prowd.views.report.style import INK, LINES, PALETTE
+
+from .directories import SESSION, absent, keep_clients, line, lines, only_group, spread, write, write_plan
+
+HOSTILE = """</script><script src="//evil.example/x.js"></script>"'><img src=http://evil.example onerror=alert(1)>"""
+HTML = """
+    a body button caption code details div figcaption figure footer h1 h2 h3 head header html li link main meta nav p
+    pre script section span style summary table tbody td th thead title tr ul
+"""
+SVG = "svg clippath defs g image path pattern rect text tspan use"
+
+
+class Page(HTMLParser):
+    """Everything that a browser would find: tags with their attributes, and texts with the tag that they are in."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.within = ""
+        self.feed(path.read_text("utf-8"))
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        self.within = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.within = ""
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.within, data))
+
+    @property
+    def attributes(self) -> Iterator[tuple[str, str, str]]:
+        """All attributes with their tags."""
+        return ((tag, name, value) for tag, found in self.tags for name, value in found.items())
+
+    @property
+    def ids(self) -> list[str]:
+        """All names that can be referred to."""
+        return [value for _, name, value in self.attributes if name == "id"]
+
+    @property
+    def text(self) -> str:
+        """All that can be read, in one line, styles and scripts left out."""
+        return " ".join(" ".join(data for tag, data in self.texts if tag not in ("style", "script")).split())
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The page of two federations; one is all hostile words, and both have every kind of figure with several panels."""
+    folder = tmp_path_factory.mktemp("pages")
+    odd = folder / 'a <b>&amp; "run"'
+    write(
+        odd / f"1 {HOSTILE.replace('/', '∕')[:40]}",
+        [line(1, {"int8": 0.5, "float32": 0.6}, lost=[absent(1, reason=HOSTILE)], refused=[absent(0, HOSTILE)])],
+        name=HOSTILE, method=HOSTILE, partition=HOSTILE, rounds=2, finished=False,
+        sessions=[{**SESSION, "command": HOSTILE, "commit": HOSTILE, "machine": {HOSTILE: HOSTILE}}],
+    )  # fmt: skip
+    path = write(odd / "2", lines(0.2), name=HOSTILE, method="$x_{日本", partition=HOSTILE, rounds=2, finished=False)
+    write_plan(odd, HOSTILE, {HOSTILE: HOSTILE})
+    (odd / "3").mkdir()
+    (odd / "3" / "config.toml").write_text(HOSTILE)
+    other = write(folder / "other", lines(0.3, 0.4), name="plain")
+    for run in (path, other):
+        keep_clients(run, 1, {c: ("int8", {"conv": spread(c)}) for c in (0, 1)})
+    return Page(make_report([odd, other], folder / "report", files=False).page)
+
+
+def test_no_tag_but_those_of_the_page(page: Page) -> None:
+    counts = Counter(tag for tag, _ in page.tags)
+    assert set(counts) <= {*HTML.split(), *SVG.split()}
+    assert (counts["script"], counts["style"], counts["link"]) == (1, 1, 1)
+    assert counts["svg"] > 8
+
+
+def test_nothing_is_loaded_from_elsewhere(page: Page) -> None:
+    for tag, name, value in page.attributes:
+        assert not name.startswith("on"), (tag, name)
+        assert name not in ("src", "srcset", "action", "background", "data", "poster"), (tag, name)
+        if name in ("href", "xlink:href"):
+            assert value.startswith(("#", "data:")), (tag, value)
+        if tag not in ("th", "td", "meta") and not name.startswith(("xmlns", "aria-label")):
+            assert not re.search(r"https?:|(?<!:)//", value) or value.startswith("data:"), (tag, name, value)
+    for kind, data in page.texts:
+        if kind in ("style", "script"):
+            code = re.sub(r"//.*|/\*.*?\*/", "", data) if kind == "script" else data
+            assert not re.search(r"https?:|//|@import|url\((?!#)", code)
+
+
+def test_hostile_words_are_read_as_they_are(page: Page) -> None:
+    shown = page.text
+    assert shown.count(HOSTILE) >= 6, "name, partition, reason, machine, command, failure"
+    assert f" failed: {HOSTILE}" in shown
+    assert 'a <b>&amp; "run"/3/config.toml cannot be read' in shown
+    assert "$x_{日本" in shown
+
+
+def test_every_name_is_there_once_and_every_reference_leads_somewhere(page: Page) -> None:
+    assert [name for name, count in Counter(page.ids).items() if count > 1] == []
+    wanted: set[str] = set()
+    for _, name, value in page.attributes:
+        wanted |= set(re.findall(r"url\(#([^)]*)\)", value))
+        if name in ("href", "xlink:href") and value.startswith("#"):
+            wanted.add(value[1:])
+        if name in ("aria-labelledby", "aria-describedby", "for", "aria-controls"):
+            wanted |= set(value.split())
+    assert wanted - set(page.ids) == set()
+    assert sum(name.startswith("f0-") for name in page.ids) > 3
+    assert {"g1", "g2"} <= wanted
+
+
+def test_the_colours_of_figures_are_those_of_the_page(page: Page) -> None:
+    inside = " ".join(value for _, found in page.tags for name, value in found.items() if name in ("style", "fill"))
+    assert [colour for colour in (INK, LINES, *PALETTE) if colour in inside] == []
+    variables = set(re.findall(r"var\((--[\w-]+)\)", inside))
+    assert {"--ink", "--line", "--c0", "--c1"} <= variables
+    (style,) = [data for kind, data in page.texts if kind == "style"]
+    assert all(f"{name}:" in style for name in variables)
+    assert "font-family" not in inside
+
+
+def test_every_figure_has_a_name_and_a_sentence(page: Page) -> None:
+    captions = {found["aria-labelledby"] for tag, found in page.tags if tag == "svg"}
+    assert len(captions) == sum(tag == "figure" for tag, _ in page.tags)
+    assert captions <= set(page.ids)
+
+
+def test_what_is_left_out_or_incomplete_is_said(page: Page) -> None:
+    assert "Left out or incomplete" in page.text
+    assert page.text.count("1 of 2 rounds are made") == 2
+
+
+# Sentences
+
+
+def test_the_federation_in_a_sentence(tmp_path: Path) -> None:
+    for seed in (3, 1):
+        write(tmp_path / str(seed), lines(0.5, 0.5), seed=seed, data="/home/me/my.npz", uplink="native")
+    write(tmp_path / "x", [], rounds=2, method="local", finished=False, data="/home/me/my.npz", uplink="native")
+    assert describe(only_group(tmp_path)) == (
+        "my.npz, clients: 2 int8, 2 float32; 2 rounds, native uplink, iid partition; "
+        "3 runs (2 finished), seeds 0, 1, 3."
+    )
+
+
+@pytest.mark.parametrize(
+    ("averages", "expected"),
+    [
+        ({}, "No accuracy has been measured yet."),
+        ({"fedavg": [0.5]}, "fedavg: 50.00 % on average over all clients."),
+        (
+            {"fedavg": [0.5], "prowd": [0.4]},
+            "fedavg: 50.00 % on average over all clients, the highest of 2 methods.",
+        ),
+        (
+            {"fedavg": [0.5], "prowd": [0.6]},
+            "prowd: 60.00 % on average over all clients, the highest of 2 methods; "
+            "+10.00 against fedavg (one seed only, no interval).",
+        ),
+        (
+            {"fedavg": [0.5, 0.4], "prowd": [0.6, 0.5]},
+            "prowd: 55.00 ± 63.53 % on average over all clients, the highest of 2 methods; "
+            "+10.00 ± 0.00 against fedavg (its interval excludes zero).",
+        ),
+        (
+            {"fedavg": [0.5, 0.5], "prowd": [0.6, 0.5]},
+            "prowd: 55.00 ± 63.53 % on average over all clients, the highest of 2 methods; "
+            "+5.00 ± 63.53 against fedavg (not decided: the interval includes zero).",
+        ),
+    ],
+    ids=["nothing", "one", "baseline", "one seed", "sure", "unsure"],
+)
+def test_the_verdict(averages: dict[str, list[float]], expected: str, tmp_path: Path) -> None:
+    for method, values in averages.items():
+        for seed, value in enumerate(values):
+            write(tmp_path / f"{method}-{seed}", lines(value), method=method, seed=seed)
+    if not averages:
+        write(tmp_path / "begun", [], rounds=3, finished=False)
+    assert verdict(only_group(tmp_path)) == expected
+
+
+def test_the_verdict_on_what_is_unfinished(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", lines(0.5), rounds=3, finished=False)
+    assert verdict(only_group(path)) == "fedavg: 50.00 % on average over all clients (so far: round 1)."
