@@ -49,15 +49,16 @@ def run(
     from rich.console import Console
 
     from prowd.errors import ConfigError
-    from prowd.runs.run import Session, Watcher
-    from prowd.runs.tensorboard import TensorBoard, beside
+    from prowd.runs.observe import Observers
+    from prowd.runs.run import Session
     from prowd.views.console import RunView
+    from prowd.views.tensorboard import TensorBoard
 
     _refuse_in_a_worker("prowd.run")
     _check_workers(workers)
     if resume is not None and (source, out, model) != (None, None, None):
         raise ConfigError("resume: goes with neither source, out nor model, which the run directory already has")
-    board = TensorBoard() if tensorboard else None
+    boards = [TensorBoard()] if tensorboard else []
     settings |= {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
     arrays = None if isinstance(data, str | Path) else data
     net = None if isinstance(model, str) else model
@@ -65,13 +66,8 @@ def run(
         session = Session.resume(Path(resume), settings, data=arrays)
     else:
         session = Session.start(source or "quick", settings, out=Path(out) if out else None, data=arrays, model=net)
-    view = RunView(Console()) if progress else None
-    try:
-        with beside(view or Watcher(), board) as watcher:
-            return session.run(workers, watcher)
-    finally:
-        if view is not None:
-            view.close()
+    views = [RunView(Console())] if progress else []
+    return session.run(workers, Observers(*views, *boards))
 
 
 def compare(
@@ -109,12 +105,12 @@ def compare(
 
     from rich.console import Console
 
-    from prowd.comparison import Onlooker, cores_for, make, make_plan
+    from prowd.comparison import ComparisonObserver, cores_for, make, make_plan
     from prowd.config.files import read_suggestion
     from prowd.errors import ConfigError
     from prowd.runs.build import as_arrays
-    from prowd.runs.tensorboard import load_writer
     from prowd.views.console import ComparisonView
+    from prowd.views.tensorboard import load_writer, observe_comparison
 
     _check_workers(workers)
     if methods is not None and (isinstance(methods, str) or not all(isinstance(name, str) for name in methods)):
@@ -138,11 +134,12 @@ def compare(
         model=None if isinstance(model, str) else model,
     )
     cores = workers or cores_for(plan)
+    make_observer = observe_comparison(plan) if tensorboard else None
     if not progress:
-        return make(plan, cores, Onlooker(), tensorboard=tensorboard)
+        return make(plan, cores, ComparisonObserver(), make_observer)
     view = ComparisonView(Console(), plan, cores)
     try:
-        return make(plan, cores, view, tensorboard=tensorboard)
+        return make(plan, cores, view, make_observer)
     finally:
         view.close()
 

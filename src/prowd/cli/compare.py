@@ -83,8 +83,8 @@ def compare(
     """
     from prowd.comparison import cores_for, make, make_plan
     from prowd.config.files import read_suggestion
-    from prowd.runs.tensorboard import FOLDER, load_writer
     from prowd.views.console import ComparisonView, comparison_tables, download_bar, say
+    from prowd.views.tensorboard import FOLDER, load_writer, observe_comparison
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)
@@ -99,7 +99,7 @@ def compare(
     cores = workers or cores_for(plan)
     view = ComparisonView(console, plan, cores)
     try:
-        found = make(plan, cores, view, tensorboard=tensorboard)
+        found = make(plan, cores, view, observe_comparison(plan) if tensorboard else None)
     except KeyboardInterrupt:
         view.close()
         again = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

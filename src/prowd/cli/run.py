@@ -78,31 +78,27 @@ def run(
     given = ctx.get_parameter_source("config") is not click.core.ParameterSource.DEFAULT
     if resume is not None and (out is not None or given):
         raise click.UsageError("--resume continues a run as it was begun: it goes with neither a preset nor --out")
+    from prowd.runs.observe import Observers
     from prowd.runs.run import Session
-    from prowd.runs.tensorboard import FOLDER, TensorBoard, beside
     from prowd.views.console import RunView, download_bar, result_table, say
+    from prowd.views.tensorboard import FOLDER, TensorBoard
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)
     settings = read_pairs(pairs)
-    board = TensorBoard() if tensorboard else None
+    boards = [TensorBoard()] if tensorboard else []
     check_report(reports, opens)
     with download_bar(console) as progress:
         if resume is not None:
             session = Session.resume(resume, settings, progress=progress)
         else:
             session = Session.start(config, settings, out=out, progress=progress)
-    view = RunView(console)
     try:
-        with beside(view, board) as watcher:
-            result = session.run(workers, watcher)
+        result = session.run(workers, Observers(RunView(console), *boards))
     except KeyboardInterrupt:
-        view.close()
         again = shlex.join(["prowd", "run", "--resume", str(session.rundir.path), *["--tensorboard"] * tensorboard])
         say(console, f"\nstopped; finished rounds are saved. Continue with: {again}")
         sys.exit(INTERRUPTED)
-    finally:
-        view.close()
     console.print(result_table(result))
     say(console, f"results: {result.path} (config.toml, rounds.jsonl, summary.json, checkpoints/)")
     closing_page(console, result.path, reports, opens)

@@ -58,7 +58,7 @@ class QuorumError(RunError):
 
 
 class Observer:
-    """Whoever watches a run; nothing it does can change the outcome. This one does nothing."""
+    """Is notified of a run's rounds; nothing it does can change the results. This one does nothing."""
 
     def replied(self, round_: int, done: int, asked: int) -> None:
         """A client's reply came in."""
