@@ -8,11 +8,19 @@ from setuptools import Extension, setup
 
 HERE = Path(__file__).parent
 NATIVE = Path("src/prowd/nets/lowbit/native")
+CORE = Path("embedded/core")
 
 
-def files(pattern: str) -> list[str]:
-    """Files of the native part, as setuptools wants them named."""
-    return sorted(path.relative_to(HERE).as_posix() for path in (HERE / NATIVE).glob(pattern))
+def files(pattern: str, folder: Path = NATIVE) -> list[str]:
+    """Files of a folder, as setuptools wants them named."""
+    return sorted(path.relative_to(HERE).as_posix() for path in (HERE / folder).glob(pattern))
+
+
+def clones() -> list[str]:
+    """Compile what is worth it once for each instruction set, where compiler and loader can choose among them."""
+    if not (sys.platform == "linux" and platform.machine() == "x86_64"):
+        return []
+    return ['-DPROWD_CLONES=__attribute__((target_clones("arch=x86-64-v4","avx2","default")))']
 
 
 kernels = Extension(
@@ -23,8 +31,17 @@ kernels = Extension(
     py_limited_api=True,
     optional=True,
 )
+core = Extension(
+    "prowd.nets.lowbit._core",
+    ["src/prowd/nets/lowbit/c99/module.c", *files("*.c", CORE)],
+    depends=files("*.h", CORE),
+    include_dirs=[CORE.as_posix()],
+    extra_compile_args=["-O3", "-std=c11", "-fvisibility=hidden", *clones()],
+    py_limited_api=True,
+    optional=True,
+)
 buildable = platform.machine() in {"x86_64", "AMD64"} and sys.platform != "win32"
 setup(
-    ext_modules=[kernels] if buildable else [],
+    ext_modules=[kernels, core] if buildable else [core],
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if buildable else {},
 )

@@ -2,7 +2,7 @@
 
 from prowd.data.augment import OPERATIONS, augment
 from prowd.data.cache import Check, Entry
-from prowd.data.dataset import ARRAYS, Dataset, from_arrays, to_unit
+from prowd.data.dataset import ARRAYS, Dataset, from_arrays
 from prowd.data.partition import Partition, partition
 from prowd.data.registry import catalogue, fetch, load, mapped, verify
 from prowd.data.sources import Progress
@@ -22,6 +22,5 @@ __all__ = [
     "load",
     "mapped",
     "partition",
-    "to_unit",
     "verify",
 ]

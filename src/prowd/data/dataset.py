@@ -14,7 +14,7 @@ from torch import Tensor
 from prowd.errors import ConfigError, DataError
 from prowd.files import sha256
 
-__all__ = ["ARRAYS", "Dataset", "from_arrays", "to_unit"]
+__all__ = ["ARRAYS", "Dataset", "from_arrays"]
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 RESIZE_BATCH = 1024
@@ -22,7 +22,7 @@ RESIZE_BATCH = 1024
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images (N, C, H, W), uint8 or float32 within [−1, 1], and int64 labels below ``classes``; see from_arrays."""
+    """Images (N, C, H, W), uint8 or int8 codes, and int64 labels below ``classes``; see from_arrays."""
 
     name: str
     x_train: Tensor
@@ -58,13 +58,6 @@ class Dataset:
         return replace(self, x_train=_shrink(self.x_train, size), x_test=_shrink(self.x_test, size))
 
 
-def to_unit(images: Tensor) -> Tensor:
-    """Float32 view of images in [−1, 1]; black is −1."""
-    if images.dtype == torch.uint8:
-        return images.to(torch.float32).div_(127.5).sub_(1.0)
-    return images.to(torch.float32)
-
-
 def from_arrays(
     x_train: NDArray[Any] | Tensor,
     y_train: NDArray[Any] | Tensor,
@@ -72,7 +65,10 @@ def from_arrays(
     y_test: NDArray[Any] | Tensor,
     name: str = "arrays",
 ) -> Dataset:
-    """Check arrays and make a data set of them; arrays already in the right form are shared, not copied."""
+    """Check arrays and make a data set of them; arrays already in the right form are shared, not copied.
+
+    Images are uint8, or int8 codes c that stand for c/128. Floats x in [−1, 1] become such codes, round(128·x).
+    """
     train, test = _images("x_train", x_train), _images("x_test", x_test)
     if (train.dtype, train.shape[1:]) != (test.dtype, test.shape[1:]):
         _refuse("x_test", f"{test.dtype} images {test.shape[1:]}", f"as in x_train, {train.dtype} {train.shape[1:]}")
@@ -110,14 +106,14 @@ def _images(array: str, values: NDArray[Any] | Tensor) -> NDArray[Any]:
     images = _as_numpy(array, values)
     if images.ndim != 4 or 0 in images.shape:
         _refuse(array, f"an array of shape {images.shape}", "(N, C, H, W), none of them 0")
-    if images.dtype == np.uint8:
-        return _owned(images, np.uint8)
+    if images.dtype in (np.uint8, np.int8):
+        return _owned(images, images.dtype.type)
     if not np.issubdtype(images.dtype, np.floating):
-        _refuse(array, f"elements of type {images.dtype}", "uint8, or floats within [-1, 1]")
+        _refuse(array, f"elements of type {images.dtype}", "uint8, int8, or floats within [-1, 1]")
     outside = ~(np.abs(images) <= 1)  # so that NaN is outside too
     if outside.any():
-        _refuse(array, f"the value {images[outside][0]}", "finite floats within [-1, 1], or uint8")
-    return _owned(images, np.float32)
+        _refuse(array, f"the value {images[outside][0]}", "finite floats within [-1, 1], uint8 or int8")
+    return np.clip(np.rint(images * images.dtype.type(128)), -127, 127).astype(np.int8)
 
 
 def _labels(array: str, values: NDArray[Any] | Tensor, count: int) -> NDArray[np.int64]:
@@ -144,9 +140,9 @@ def _count_classes(y_train: NDArray[np.int64], y_test: NDArray[np.int64]) -> int
 
 
 def _shrink(images: Tensor, size: int) -> Tensor:
-    """Average uint8 in exact integers before one division, so that ties really are ties: round half to even."""
+    """Average in exact integers before one division, so that ties really are ties: round half to even."""
     height, width = images.shape[2:]
-    small = images.dtype == torch.uint8 and 255 * height * width < 2**24  # every sum is exact in float32 too
+    small = 255 * height * width < 2**24  # every sum is exact in float32 too
     exact = torch.float32 if small else torch.float64
     rows, columns = _overlaps(height, size).to(exact), _overlaps(width, size).to(exact)
     shrunk = torch.empty((*images.shape[:2], size, size), dtype=images.dtype)
@@ -154,7 +150,7 @@ def _shrink(images: Tensor, size: int) -> Tensor:
         batch = images[start : start + RESIZE_BATCH].to(exact)
         sums = ((batch @ columns.T).mT @ rows.T).mT
         mean = sums.to(torch.float64) / (height * width)
-        shrunk[start : start + RESIZE_BATCH] = mean.round() if images.dtype == torch.uint8 else mean
+        shrunk[start : start + RESIZE_BATCH] = mean.round()
     return shrunk
 
 

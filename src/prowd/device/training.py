@@ -8,13 +8,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from prowd.data import augment, to_unit
+from prowd.data import augment
 from prowd.device.scene import Scene
 from prowd.nets.float32 import FloatModel
 from prowd.nets.lowbit.model import Correction, LowBitModel
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import QTensor, Weights
-from prowd.numbers.seeds import generator
+from prowd.numbers.streams import Stream, permutation
 
 __all__ = ["Correction", "Examples", "Model", "accuracy", "batches", "build_model", "fit"]
 
@@ -24,8 +24,11 @@ EVALUATION_BATCH = 500
 class Model(Protocol):
     """A network of some width that can be trained step by step."""
 
-    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> Tensor:
-        """Train on one batch of images in [−1, 1], with what a method adds to the gradients; return the loss."""
+    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> None:
+        """Train on one batch of images of bytes, with what a method adds to the gradients."""
+
+    def loss(self) -> float:
+        """Return the mean loss of the steps so far."""
 
     def logits(self, images: Tensor) -> Tensor:
         """Return the logits of a batch."""
@@ -36,7 +39,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Examples:
-    """Images (uint8, or float32 in [−1, 1]; NCHW) and their labels."""
+    """Images (uint8, or int8 codes; NCHW) and their labels."""
 
     images: Tensor
     labels: Tensor
@@ -49,8 +52,9 @@ def build_model(scene: Scene, width: Bitwidth, weights: Weights, round_: int, cl
     """Build the scene's architecture at a width, ready for one client's round; ``rate`` scales the learning rates."""
     if width.is_float:
         return FloatModel(scene.architecture, weights, scene.local.float32, scene.device, rate)
-    random = generator(scene.seed, "rounding", round_, client, device=scene.device)
-    return LowBitModel(scene.architecture, width, weights, scene.local.lowbit, random, rate, scene.kernel)
+    stream, settings = Stream.of(scene.seed, "rounding", round_, client), scene.local.lowbit
+    step = settings.rate_at(width, rate)
+    return LowBitModel(scene.architecture, width, weights, settings, stream, step, scene.kernel, scene.device)
 
 
 def fit(
@@ -59,20 +63,19 @@ def fit(
     """Train for the scene's local steps and return the mean loss."""
     local = scene.local
     images, labels = examples.images.to(scene.device), examples.labels.to(scene.device)
-    random = generator(scene.seed, "augment", round_, client, device=scene.device)
-    total = torch.zeros((), device=scene.device)
-    for rows in batches(len(labels), local.batch, local.steps, generator(scene.seed, "batches", round_, client)):
-        chosen = rows.to(scene.device)
-        total += model.step(augment(to_unit(images[chosen]), local.augment, random), labels[chosen], correction)
-    return float(total) / local.steps
+    variations = Stream.of(scene.seed, "augment", round_, client)
+    rows = batches(len(labels), local.batch, local.steps, Stream.of(scene.seed, "batches", round_, client))
+    for step, chosen in enumerate(rows.to(scene.device)):
+        model.step(augment(images[chosen], local.augment, variations, step), labels[chosen], correction)
+    return model.loss()
 
 
-def batches(count: int, batch: int, steps: int, random: torch.Generator) -> Tensor:
+def batches(count: int, batch: int, steps: int, stream: Stream) -> Tensor:
     """Rows of ``steps`` full batches from a stream of reshuffled epochs; every example comes before any comes again."""
     batch = min(batch, count)
     epochs = -(-steps * batch // count)
-    stream = torch.cat([torch.randperm(count, generator=random) for _ in range(epochs)])
-    return stream[: steps * batch].reshape(steps, batch)
+    order = torch.cat([permutation(stream, epoch, count) for epoch in range(epochs)])
+    return order[: steps * batch].reshape(steps, batch)
 
 
 def accuracy(model: Model, examples: Examples, device: torch.device) -> float:
@@ -80,6 +83,6 @@ def accuracy(model: Model, examples: Examples, device: torch.device) -> float:
     correct = torch.zeros((), dtype=torch.int64, device=device)
     for start in range(0, len(examples), EVALUATION_BATCH):
         rows = slice(start, start + EVALUATION_BATCH)
-        predicted = model.logits(to_unit(examples.images[rows].to(device))).argmax(1)
+        predicted = model.logits(examples.images[rows].to(device)).argmax(1)
         correct += (predicted == examples.labels[rows].to(device)).sum()
     return int(correct) / len(examples)

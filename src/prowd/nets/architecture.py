@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Literal
 
 from prowd.errors import ConfigError
-from prowd.numbers.quantize import shift
 
 __all__ = [
     "Architecture",
@@ -23,6 +22,7 @@ __all__ = [
     "MaxPool",
     "WeightLayer",
     "alpha",
+    "alpha_exponent",
     "fan_in",
     "gain_name",
     "init_limit",
@@ -170,7 +170,15 @@ def fan_in(layer: WeightLayer) -> int:
 
 def alpha(layer: WeightLayer) -> float:
     """α = max(1, Shift(0.75 / sqrt(3 / fan_in))), a power of two (Appendix B, never below 1)."""
-    return max(1.0, shift(0.75 / math.sqrt(3.0 / fan_in(layer))))
+    return float(1 << alpha_exponent(fan_in(layer)))
+
+
+def alpha_exponent(fan_in: int) -> int:
+    """log2 α in integers: α² is the power of four nearest in ratio to 3·fan_in/16, and at least 1."""
+    exponent = 0
+    while 3 * fan_in > 16 << (2 * exponent + 1):
+        exponent += 1
+    return exponent
 
 
 def init_limit(layer: WeightLayer) -> float:

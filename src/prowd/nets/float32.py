@@ -16,6 +16,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from prowd.nets.architecture import Architecture, Conv, Flatten, MaxPool, gain_name, weight_name
+from prowd.nets.inputs import to_unit
 from prowd.nets.lowbit.model import Correction
 from prowd.numbers.bits import FLOAT32
 from prowd.numbers.quantize import QTensor, Weights
@@ -75,13 +76,16 @@ class FloatModel:
         self.rates = [rate * factor for rate in settings.rates(architecture)]
         self.rates += [settings.gain_lr * factor] * len(gains)
         self.velocity = [torch.zeros_like(tensor) for tensor in tensors]
+        self.total_loss, self.steps = torch.zeros((), device=device), 0
 
-    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> Tensor:
-        """One step of SGD on a batch of images in [−1, 1]; returns the loss.
+    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> None:
+        """One step of SGD on a batch of images of bytes.
 
         What a correction gives for the weights v is added to their gradients after these are clipped.
         """
         loss = F.cross_entropy(self._forward(images), labels)
+        self.total_loss += loss.detach()
+        self.steps += 1
         parameters = [*self.vectors, *self.gains]
         grads = torch.autograd.grad(loss, parameters)
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in grads]))
@@ -93,11 +97,14 @@ class FloatModel:
             for parameter, velocity, grad, rate in zip(parameters, self.velocity, clipped, self.rates, strict=True):
                 velocity.mul_(self.settings.momentum).add_(grad)
                 parameter.sub_(velocity, alpha=rate)
-        return loss.detach()
+
+    def loss(self) -> float:
+        """The mean loss of the steps so far."""
+        return float(self.total_loss) / self.steps
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
-        """Logits of a batch of images."""
+        """Logits of a batch of images of bytes."""
         return self._forward(images)
 
     def weights(self) -> dict[str, QTensor]:
@@ -111,7 +118,8 @@ class FloatModel:
         The strides of a tensor with one channel are ambiguous, and choose the convolution's algorithm: without the
         copy, the last bits of the result would depend on where the images came from.
         """
-        copy = torch.empty_like(images, memory_format=torch.channels_last).copy_(images)
+        copy = torch.empty_like(images, dtype=torch.float32, memory_format=torch.channels_last)
+        copy.copy_(to_unit(images))
         return forward(self.architecture, map(normalised, self.vectors, self.gains), copy)
 
 

@@ -20,14 +20,18 @@ __all__ = [
     "Rate",
     "Weights",
     "clip_codes",
+    "corrected_steps",
     "encode",
+    "largest_magnitude",
     "quantize",
-    "shift",
     "shift_exponent",
     "stochastic_steps",
     "ternarize",
     "ternary",
 ]
+
+RANDOM_BITS = 24  # of a random word decide a stochastic rounding
+BEYOND = 2**17  # more steps than there are codes
 
 
 @dataclass(frozen=True)
@@ -83,19 +87,20 @@ def ternarize(tensor: QTensor) -> QTensor:
     return QTensor(ternary(tensor.codes.to(torch.float32), tensor.width).to(torch.int16), INT2)
 
 
-def shift_exponent(maximum: float) -> int:
-    """round(log2 x) for x > 0, exactly: the power of two nearest in ratio. Shift(0) is 1, so its exponent is 0."""
-    if not math.isfinite(maximum):
-        raise ValueError(f"an error or gradient of {maximum} has no shift")
-    if maximum == 0.0:
+def shift_exponent(maximum: int) -> int:
+    """log2 of Shift(x) = 2^round(log2 x), the power of two nearest in ratio to an integer x; Shift(0) is 1.
+
+    With 2^b ≤ x < 2^(b+1) it is b + 1 exactly when x² > 2^(2b+1), which x² never equals.
+    """
+    if maximum == 0:
         return 0
-    mantissa, exponent = math.frexp(maximum)  # x = mantissa · 2^exponent, mantissa in [1/2, 1)
-    return exponent if mantissa >= math.sqrt(0.5) else exponent - 1
+    below = maximum.bit_length() - 1
+    return below + (maximum * maximum > 1 << (2 * below + 1))
 
 
-def shift(maximum: float) -> float:
-    """Shift(x) = 2^round(log2 x), and Shift(0) = 1 so that an all-zero error stays zero."""
-    return math.ldexp(1.0, shift_exponent(maximum))
+def largest_magnitude(codes: Tensor) -> int:
+    """The largest |x| of integers in a tensor of any type."""
+    return int(codes.abs().amax()) if codes.numel() else 0
 
 
 @dataclass(frozen=True)
@@ -125,20 +130,33 @@ class Rate:
         return math.ldexp(self.mantissa, self.exponent)
 
 
-def stochastic_steps(gradient: Tensor, rate: Rate, random: torch.Generator, addition: Tensor | None = None) -> Tensor:
-    """Signed code steps of Q_stoch_s(η·g / Shift(max|g|)): sign·(floor|x| + Bernoulli(frac|x|)).
+def stochastic_steps(gradient: Tensor, rate: Rate, words: Tensor) -> Tensor:
+    """Signed code steps of Q_stoch_s(η·g / Shift(max|g|)): sign·(floor|x| + Bernoulli(frac|x|)), as int64.
 
-    ``gradient`` holds exact integers below 2^45, so that the product with the rate is exact in float64 (a rate that is
-    a power of two only shifts, which is exact in any float). A step rounds up when frac|x| exceeds a uniform multiple
-    of 2^−24; an integer x is never rounded. An ``addition`` joins the gradient after its normalisation by Shift.
+    ``gradient`` holds integers below 2^54, so that the product with the rate fits int64. A step rounds up when frac|x|
+    exceeds r/2^24, r being the upper 24 bits of its random word; an integer x is never rounded. Steps that are larger
+    than any code are cut to 2^17 or more.
     """
-    largest = float(gradient.abs().max()) if gradient.numel() else 0.0
-    factor = math.ldexp(rate.mantissa, rate.exponent - shift_exponent(largest))
-    shifts_only = rate.mantissa == 1 and gradient.is_floating_point()
-    steps = (gradient if shifts_only else gradient.to(torch.float64)) * factor
-    if addition is not None:
-        steps = steps.double() + rate.value * addition.double()
-    uniform = torch.rand(steps.shape, generator=random, dtype=torch.float32, device=steps.device)
+    down = shift_exponent(largest_magnitude(gradient)) - rate.exponent  # |x| = product / 2^down
+    product = gradient.to(torch.int64).abs() * rate.mantissa
+    if down <= 0:
+        size = product.clamp(max=BEYOND) << min(-down, BEYOND.bit_length() - 1)
+    else:
+        down = min(down, 62)
+        rest = product & ((1 << down) - 1)
+        chance = words >> (32 - RANDOM_BITS)
+        if down <= RANDOM_BITS:
+            up = rest << (RANDOM_BITS - down) > chance
+        else:
+            up = (rest > 0) & (rest - 1 >> (down - RANDOM_BITS) >= chance)
+        size = (product >> down) + up
+    return torch.where(gradient < 0, -size, size)
+
+
+def corrected_steps(gradient: Tensor, rate: Rate, words: Tensor, addition: Tensor) -> Tensor:
+    """The same where an ``addition`` joins the gradient after its normalisation by Shift: in float64, not integers."""
+    factor = math.ldexp(rate.mantissa, rate.exponent - shift_exponent(largest_magnitude(gradient)))
+    steps = gradient.double() * factor + rate.value * addition.double()
     size = steps.abs()
     whole = size.floor()
-    return torch.copysign(whole + (size - whole > uniform), steps)
+    return torch.copysign(whole + (size - whole > (words >> (32 - RANDOM_BITS)) * 2.0**-RANDOM_BITS), steps)

@@ -15,11 +15,11 @@ import operator
 
 import torch
 
-__all__ = ["generator", "stream_seed"]
+__all__ = ["generator", "stream_bits", "stream_seed"]
 
 
-def stream_seed(seed: int, *path: str | int) -> int:
-    """Derive the 63-bit seed of a stream from its key.
+def stream_bits(seed: int, *path: str | int) -> int:
+    """Derive the 64 bits that tell a stream from all others.
 
     Parts are typed and length-prefixed, so that ("a", "bc") and ("ab", "c"), or 1 and "1", are different streams.
     """
@@ -27,7 +27,12 @@ def stream_seed(seed: int, *path: str | int) -> int:
     for part in (seed, *path):
         text = f"str:{part}".encode() if isinstance(part, str) else f"int:{operator.index(part)}".encode()
         digest.update(len(text).to_bytes(4, "little") + text)
-    return int.from_bytes(digest.digest()[:8], "little") >> 1
+    return int.from_bytes(digest.digest()[:8], "little")
+
+
+def stream_seed(seed: int, *path: str | int) -> int:
+    """The 63-bit seed of a stream for PyTorch's generator."""
+    return stream_bits(seed, *path) >> 1
 
 
 def generator(seed: int, *path: str | int, device: torch.device | str = "cpu") -> torch.Generator:

@@ -24,6 +24,7 @@ from prowd.federation.client import Clients
 from prowd.federation.engine import Federation
 from prowd.methods import method_hash
 from prowd.nets import Architecture, build, describe
+from prowd.nets.inputs import to_unit
 from prowd.nets.lowbit.kernels import INT8_BITS, check_kernel, why_not_int8
 from prowd.numbers.bits import parse_mix
 from prowd.numbers.seeds import generator
@@ -92,7 +93,7 @@ def assemble(
         ClientSpec(n, width, len(rows)) for n, (width, rows) in enumerate(zip(widths, partition.clients, strict=True))
     )
     scene = make_scene(config, make_architecture(config, dataset), clients)
-    scene = replace(scene, buffer=datasets.to_unit(dataset.x_train[partition.buffer]))
+    scene = replace(scene, buffer=to_unit(dataset.x_train[partition.buffer]))
     cohort = len(clients) if config.cohort == "all" else config.cohort
     return Federation(
         scene, make_method(config.method, config.options), config.rounds, cohort, config.evaluate_every

@@ -14,8 +14,10 @@ from prowd.errors import ConfigError
 from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
 from prowd.nets.lowbit.simulated import SimulatedKernel
 from prowd.nets.lowbit.stages import unsupported
+from prowd.nets.lowbit.update import Draws
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Rate
+from prowd.numbers.streams import Stream
 
 __all__ = ["INT8_BITS", "Kernel", "KernelChoice", "check_kernel", "make_kernel", "why_not_int8"]
 
@@ -34,10 +36,10 @@ class Kernel(Protocol):
         """The weights q, layer by layer."""
 
     def forward(self, images: Tensor, *, record: bool = True) -> Tensor:
-        """Compute the logit codes of a batch of images in [−1, 1], keeping what ``learn`` needs."""
+        """Compute the logit codes of a batch of images of bytes, keeping what ``learn`` needs."""
 
-    def learn(self, error: Tensor, rate: Rate, random: torch.Generator, additions: Sequence[Tensor | None]) -> None:
-        """Update the weights by the error of the logits that ``forward`` gave."""
+    def learn(self, error: Tensor, rate: Rate, draws: Draws, additions: Sequence[Tensor | None]) -> None:
+        """Update the weights by the integer error of the logits that ``forward`` gave."""
 
 
 def make_kernel(choice: KernelChoice, architecture: Architecture, width: Bitwidth, codes: Sequence[Tensor]) -> Kernel:
@@ -96,11 +98,12 @@ def _agrees(kernel: Callable[[Architecture, Bitwidth, Sequence[Tensor]], Kernel]
         torch.randint(-width.max_code, width.max_code + 1, layer.shape, generator=random).to(torch.int16)
         for layer in architecture.weight_layers
     ]
-    images, error = torch.rand(6, 3, 8, 8, generator=random) * 2 - 1, torch.randn(6, 10, generator=random)
+    images = torch.randint(256, (6, 3, 8, 8), generator=random, dtype=torch.uint8)
+    error = torch.randint(-(2**30), 2**30, (6, 10), generator=random)
     outcomes: list[list[Tensor]] = []
     one: Kernel
     for one in (SimulatedKernel(architecture, width, codes), kernel(architecture, width, codes)):
         logits = one.forward(images)
-        one.learn(error, Rate.nearest(8.0), torch.Generator().manual_seed(1), [None] * len(codes))
+        one.learn(error, Rate.nearest(8.0), Draws(Stream.of(0, "agreement"), 0), [None] * len(codes))
         outcomes.append([logits, *one.codes])
     return all(torch.equal(one, other) for one, other in zip(*outcomes, strict=True))

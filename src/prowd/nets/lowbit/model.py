@@ -14,9 +14,11 @@ from torch import Tensor
 from prowd.errors import ConfigError
 from prowd.nets.architecture import Architecture, weight_name
 from prowd.nets.lowbit.kernels import KernelChoice, make_kernel
-from prowd.nets.lowbit.loss import Loss, cross_entropy, squared_error
+from prowd.nets.lowbit.loss import LOSS_BITS, Loss, cross_entropy, squared_error
+from prowd.nets.lowbit.update import Draws
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import QTensor, Rate, Weights
+from prowd.numbers.streams import Stream
 
 __all__ = ["Correction", "LowBitModel", "LowBitSettings"]
 
@@ -57,19 +59,21 @@ class LowBitModel:
         width: Bitwidth,
         weights: Weights,
         settings: LowBitSettings,
-        random: torch.Generator,
-        factor: float = 1.0,
+        stream: Stream,
+        rate: Rate,
         kernel: KernelChoice = "auto",
+        device: torch.device | str = "cpu",
     ) -> None:
-        self.width, self.settings, self.random = width, settings, random
+        self.width, self.settings, self.stream, self.rate = width, settings, stream, rate
         self.names = [weight_name(layer) for layer in architecture.weight_layers]
-        codes = [weights[name].codes.to(random.device) for name in self.names]
+        codes = [weights[name].codes.to(device) for name in self.names]
         self.kernel = make_kernel(kernel, architecture, width, codes)
-        self.rate = settings.rate_at(width, factor)
         self.no_additions: Sequence[Tensor | None] = [None] * len(codes)
+        self.steps = self.examples = 0
+        self.total_loss = torch.zeros((), dtype=torch.int64, device=device)
 
-    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> Tensor:
-        """One step of SGD on a batch of images in [−1, 1]; returns the loss.
+    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> None:
+        """One step of SGD on a batch of images of bytes.
 
         What a correction gives for the weights q is added to their gradients after these are normalised by Shift.
         """
@@ -80,11 +84,17 @@ class LowBitModel:
             loss, error = squared_error(logits, labels, self.width)
         else:
             loss, error = cross_entropy(logits, labels, self.width, self.settings.logit_scale)
-        self.kernel.learn(error, self.rate, self.random, additions)
-        return loss
+        self.kernel.learn(error, self.rate, Draws(self.stream, self.steps), additions)
+        self.steps += 1
+        self.examples += len(labels)
+        self.total_loss += loss
+
+    def loss(self) -> float:
+        """The mean loss of the steps so far: a whole number of 2^−16."""
+        return int(self.total_loss) // self.examples / 2**LOSS_BITS
 
     def logits(self, images: Tensor) -> Tensor:
-        """Logits of a batch of images, as values."""
+        """Logits of a batch of images of bytes, as values."""
         return self.kernel.forward(images, record=False) * (self.settings.logit_scale / self.width.steps)
 
     def weights(self) -> dict[str, QTensor]:

@@ -18,10 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prowd.nets.architecture import Architecture, Flatten, MaxPool, WeightLayer
-from prowd.nets.lowbit import update
+from prowd.nets.inputs import input_codes
 from prowd.nets.lowbit.exact import correlate, correlate_transposed, weight_gradient
+from prowd.nets.lowbit.update import Draws, step
 from prowd.numbers.bits import Bitwidth
-from prowd.numbers.quantize import Rate, encode, shift, ternary
+from prowd.numbers.quantize import Rate, encode, largest_magnitude, shift_exponent, ternary
 
 __all__ = ["SimulatedKernel", "Tape", "forward", "gradients", "normalise"]
 
@@ -36,20 +37,21 @@ class SimulatedKernel:
         self.tape: Tape | None = None
 
     def forward(self, images: Tensor, *, record: bool = True) -> Tensor:
-        """Compute the logit codes of a batch of images in [−1, 1], keeping what ``learn`` needs."""
+        """Compute the logit codes of a batch of images of bytes, keeping what ``learn`` needs."""
         ternaries = [ternary(codes.to(torch.float32), self.width) for codes in self.codes]
-        inputs = encode(images, self.width).contiguous(memory_format=torch.channels_last)
+        inputs = input_codes(images, self.width).float().contiguous(memory_format=torch.channels_last)
         tape = forward(self.architecture, self.width, ternaries, inputs, record=record)
         self.tape = tape if record else None
         return tape.logits
 
-    def learn(self, error: Tensor, rate: Rate, random: torch.Generator, additions: Sequence[Tensor | None]) -> None:
+    def learn(self, error: Tensor, rate: Rate, draws: Draws, additions: Sequence[Tensor | None]) -> None:
         """Update the weights by the error of the logits that ``forward`` gave."""
         if self.tape is None:
             raise RuntimeError("learn follows a forward pass that was recorded")
+        found = zip(self.codes, gradients(self.tape, error), additions, strict=True)
         self.codes = [
-            update.step(codes, gradient, rate, self.width, random, addition)
-            for codes, gradient, addition in zip(self.codes, gradients(self.tape, error), additions, strict=True)
+            step(codes, gradient, rate, self.width, draws.words(layer, codes), addition)
+            for layer, (codes, gradient, addition) in enumerate(found)
         ]
         self.tape = None
 
@@ -98,8 +100,9 @@ def _weight_forward(
 
 
 def gradients(tape: Tape, error: Tensor) -> list[Tensor]:
-    """Integer weight gradients, first layer first, from the loss's error of the logits (at any power-of-two scale)."""
+    """Integer weight gradients, first layer first, from the integer error of the logits, below 2^53."""
     found: list[Tensor] = []
+    error = error.double()
     ternaries = list(tape.ternaries)
     first = tape.architecture.weight_layers[0]
     largest = tape.width.max_code
@@ -121,8 +124,7 @@ def gradients(tape: Tape, error: Tensor) -> list[Tensor]:
 
 def normalise(error: Tensor, width: Bitwidth) -> Tensor:
     """Codes of Q_s(e / Shift(max|e|)), max over the layer (Appendix B)."""
-    largest = float(error.abs().amax()) if error.numel() else 0.0
-    return encode(error / shift(largest), width).to(torch.float32)
+    return encode(error * 2.0 ** -shift_exponent(largest_magnitude(error)), width).to(torch.float32)
 
 
 def _unpool(layer: MaxPool, error: Tensor, winners: Tensor, received: Tensor) -> Tensor:

@@ -1,0 +1,239 @@
+/* One step of a network: where everything lies in the memory that the caller lends, and in which order it is used. */
+#include <string.h>
+
+#include "layers.h"
+#include "numbers.h"
+
+enum { ALIGN = 64 };
+
+/* Where things lie, in bytes from the beginning of the memory. To learn, the inputs of every layer stay; otherwise two
+ * places are used in turn. */
+typedef struct {
+    size_t inputs, each;   /* inputs of the first layer; of each of two places where nothing is kept */
+    size_t scratch;        /* of a convolution */
+    size_t errors, below;  /* sums of errors, two places used in turn */
+    size_t codes;          /* error codes of a layer */
+    size_t gradient;       /* of a layer */
+    size_t end;
+} Plan;
+
+static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+static Plan plan_of(const prowd_net *net, int32_t images, int training) {
+    Plan p = {0};
+    size_t kept = 0, widest = 0, gradient = 0, scratch = 0;
+    for (int32_t i = 0; i < net->count; i++) {
+        const prowd_layer *l = net->layers + i;
+        const size_t received = (size_t)images * (size_t)prowd_received(l);
+        const size_t given = (size_t)images * (size_t)prowd_given(l);
+        kept += aligned(sizeof(int16_t) * received);
+        widest = most(widest, most(received, given));
+        if (l->kind != PROWD_CONV) continue;
+        kept += aligned(given); /* where errors pass */
+        gradient = most(gradient, (size_t)prowd_weights(l));
+        scratch = most(scratch, (size_t)prowd_conv_scratch(l, images, training));
+    }
+    p.each = aligned(sizeof(int16_t) * widest);
+    const size_t logits = aligned(sizeof(int16_t) * (size_t)images * (size_t)prowd_given(net->layers + net->count - 1));
+    p.scratch = training ? kept + logits : 2 * p.each;
+    p.end = p.errors = p.scratch + aligned(sizeof(int16_t) * scratch);
+    if (!training) return p;
+    p.below = p.errors + aligned(sizeof(int32_t) * widest);
+    p.codes = p.below + aligned(sizeof(int32_t) * widest);
+    p.gradient = p.codes + aligned(sizeof(int16_t) * widest);
+    p.end = p.gradient + aligned(sizeof(int64_t) * gradient);
+    return p;
+}
+
+size_t prowd_memory(const prowd_net *net, int32_t images, int training) { return plan_of(net, images, training).end; }
+
+static int fits(const prowd_layer *l, int bits) {
+    const int64_t largest = prowd_max_code(bits), taps = prowd_taps(l);
+    const int64_t ahead = taps * l->inputs * largest, back = taps * l->outputs * largest;
+    const int64_t limit = INT32_MAX - ((int64_t)1 << l->shift);
+    return l->shift >= 1 && l->shift <= 30 && ahead <= limit && back <= INT32_MAX / 2;
+}
+
+static int joins(const prowd_layer *l, const prowd_layer *next) {
+    return prowd_given(l) == prowd_received(next);
+}
+
+static int sizes_are_right(const prowd_layer *l) {
+    if (l->inputs < 1 || l->rows < 1 || l->columns < 1 || l->outputs < 1 || l->out_rows < 1 || l->out_columns < 1)
+        return 0;
+    if (l->kernel_rows < 1 || l->kernel_columns < 1 || l->stride_rows < 1 || l->stride_columns < 1) return 0;
+    if (l->pad_rows < 0 || l->pad_columns < 0 || (l->kind == PROWD_POOL && (l->pad_rows || l->pad_columns))) return 0;
+    if (l->kind == PROWD_POOL && l->inputs != l->outputs) return 0;
+    return (l->rows + 2 * l->pad_rows - l->kernel_rows) / l->stride_rows + 1 == l->out_rows &&
+           (l->columns + 2 * l->pad_columns - l->kernel_columns) / l->stride_columns + 1 == l->out_columns &&
+           l->rows + 2 * l->pad_rows >= l->kernel_rows && l->columns + 2 * l->pad_columns >= l->kernel_columns;
+}
+
+int prowd_check(const prowd_net *net) {
+    if (net->bits < 2 || net->bits > 16 || net->count < 1) return 1;
+    for (int32_t i = 0; i < net->count; i++) {
+        const prowd_layer *l = net->layers + i;
+        if ((l->kind != PROWD_CONV && l->kind != PROWD_POOL) || !sizes_are_right(l)) return i + 1;
+        if (l->kind == PROWD_CONV && !fits(l, net->bits)) return i + 1;
+        if (i + 1 < net->count && !joins(l, l + 1)) return i + 1;
+    }
+    const prowd_layer *last = net->layers + net->count - 1;
+    return last->kind == PROWD_CONV && last->out_rows == 1 && last->out_columns == 1 ? 0 : net->count;
+}
+
+/* A layer's inputs, and where its errors pass, when everything is kept. */
+typedef struct {
+    int16_t *inputs;
+    uint8_t *passes;
+    int16_t *next;
+} Kept;
+
+static Kept kept_of(const prowd_layer *l, int32_t images, int16_t *inputs) {
+    uint8_t *after = (uint8_t *)inputs + aligned(sizeof(int16_t) * (size_t)images * (size_t)prowd_received(l));
+    const size_t passes = l->kind == PROWD_CONV ? aligned((size_t)images * (size_t)prowd_given(l)) : 0;
+    const Kept kept = {inputs, after, (int16_t *)(void *)(after + passes)};
+    return kept;
+}
+
+const int16_t *prowd_forward(const prowd_net *net, const int16_t *const *weights, int32_t images, void *memory,
+                             int training) {
+    const Plan p = plan_of(net, images, training);
+    uint8_t *base = memory;
+    int16_t *codes = memory, *scratch = (int16_t *)(void *)(base + p.scratch);
+    int place = 0;
+    for (int32_t i = 0; i < net->count; i++) {
+        const prowd_layer *l = net->layers + i;
+        const Kept kept = kept_of(l, images, codes);
+        int16_t *next = training ? kept.next : (int16_t *)(void *)(base + (place ? 0 : p.each));
+        if (l->kind == PROWD_POOL)
+            prowd_pool_forward(l, codes, images, next);
+        else
+            prowd_conv_forward(l, net->bits, *weights++, codes, images, next, training ? kept.passes : NULL, scratch);
+        codes = next, place = !place;
+    }
+    return codes;
+}
+
+/* Codes of Q_s(n / Shift(max|n|)) of sums n, which are 0 where they do not pass. */
+PROWD_CLONES static void normalise(int bits, const int32_t *sums, const uint8_t *passes, size_t count, int16_t *codes) {
+    const int32_t largest = prowd_max_code(bits);
+    uint32_t maximum = 0;
+    for (size_t i = 0; i < count; i++) {
+        const int32_t n = passes[i] ? sums[i] : 0;
+        const uint32_t size = (uint32_t)(n < 0 ? -n : n);
+        maximum = size > maximum ? size : maximum;
+    }
+    const int k = prowd_shift_exponent(maximum) - (bits - 1);
+    for (size_t i = 0; i < count; i++) {
+        const int32_t n = passes[i] ? sums[i] : 0;
+        const int32_t code = k > 0 ? prowd_round_shift(n, k) : n * ((int32_t)1 << -k);
+        codes[i] = (int16_t)prowd_clip(code, -largest, largest);
+    }
+}
+
+/* What is done with a convolution's gradient. */
+typedef struct {
+    int16_t *const *weights;
+    prowd_rate rate;
+    const prowd_draws *draws; /* or NULL, and the gradients are kept instead: */
+    int64_t *gradients;
+} Use;
+
+static void use_gradient(const prowd_net *net, const Use *use, const prowd_layer *l, int32_t number, int64_t *found) {
+    const size_t count = (size_t)prowd_weights(l);
+    if (use->draws) {
+        prowd_update(net->bits, use->weights[number], found, count, use->rate, use->draws, (uint32_t)number);
+        return;
+    }
+    size_t before = 0;
+    for (const prowd_layer *other = net->layers; other < l; other++)
+        before += other->kind == PROWD_CONV ? (size_t)prowd_weights(other) : 0;
+    memcpy(use->gradients + before, found, sizeof *found * count);
+}
+
+static void backward(const prowd_net *net, const int16_t *const *weights, int32_t images, void *memory,
+                     const int32_t *errors, const Use *use) {
+    const Plan p = plan_of(net, images, 1);
+    uint8_t *base = memory;
+    int16_t *scratch = (int16_t *)(void *)(base + p.scratch), *codes = (int16_t *)(void *)(base + p.codes);
+    int32_t *sums = (int32_t *)(void *)(base + p.errors), *below = (int32_t *)(void *)(base + p.below), number = 0;
+    int64_t *gradient = (int64_t *)(void *)(base + p.gradient);
+    int16_t *inputs = memory;
+    for (int32_t i = 0; i < net->count; i++) number += net->layers[i].kind == PROWD_CONV;
+    memcpy(sums, errors, sizeof *sums * (size_t)images * (size_t)prowd_given(net->layers + net->count - 1));
+    for (int32_t i = net->count - 1; i >= 0; i--) {
+        const prowd_layer *l = net->layers + i;
+        inputs = memory;
+        for (int32_t j = 0; j < i; j++) inputs = kept_of(net->layers + j, images, inputs).next;
+        if (l->kind == PROWD_POOL) {
+            prowd_pool_backward(l, inputs, sums, images, below);
+        } else {
+            const Kept kept = kept_of(l, images, inputs);
+            normalise(net->bits, sums, kept.passes, (size_t)images * (size_t)prowd_given(l), codes);
+            prowd_conv_gradient(l, net->bits, inputs, codes, images, gradient, scratch);
+            number--;
+            if (number > 0) prowd_conv_backward(l, net->bits, weights[number], codes, images, below, scratch);
+            use_gradient(net, use, l, number, gradient);
+            if (number == 0) return; /* nobody asks for the error of the images */
+        }
+        int32_t *swap = sums;
+        sums = below, below = swap;
+    }
+}
+
+void prowd_learn(const prowd_net *net, int16_t *const *weights, int32_t images, void *memory, const int32_t *errors,
+                 prowd_rate rate, const prowd_draws *draws) {
+    const Use use = {weights, rate, draws, NULL};
+    backward(net, (const int16_t *const *)weights, images, memory, errors, &use);
+}
+
+void prowd_gradients(const prowd_net *net, const int16_t *const *weights, int32_t images, void *memory,
+                     const int32_t *errors, int64_t *gradients) {
+    const Use use = {NULL, {1, 0}, NULL, gradients};
+    backward(net, weights, images, memory, errors, &use);
+}
+
+/* --- the update ---------------------------------------------------------------------------------------------------- */
+
+enum { RANDOM = 24, BEYOND = 17 };
+
+/* floor|x| + [frac|x| > r / 2^24] for |x| = product / 2^down; more than any code counts as 2^17 or more. */
+static inline uint64_t step_size(uint64_t product, int down, uint32_t word) {
+    if (down <= 0) {
+        const uint64_t most = (uint64_t)1 << BEYOND;
+        return (product < most ? product : most) << (-down < BEYOND ? -down : BEYOND);
+    }
+    const uint64_t rest = product & (((uint64_t)1 << down) - 1), chance = word >> (32 - RANDOM);
+    const int up = down <= RANDOM ? rest << (RANDOM - down) > chance : rest && (rest - 1) >> (down - RANDOM) >= chance;
+    return (product >> down) + (uint64_t)up;
+}
+
+PROWD_CLONES static uint64_t largest_size(const int64_t *gradient, size_t count) {
+    uint64_t largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t size = (uint64_t)(gradient[i] < 0 ? -gradient[i] : gradient[i]);
+        largest = size > largest ? size : largest;
+    }
+    return largest;
+}
+
+PROWD_CLONES void prowd_update(int bits, int16_t *weights, const int64_t *gradient, size_t count, prowd_rate rate,
+                               const prowd_draws *draws, uint32_t layer) {
+    const int32_t largest = prowd_max_code(bits);
+    int down = prowd_shift_exponent(largest_size(gradient, count)) - rate.exponent;
+    down = down > 62 ? 62 : down;
+    for (size_t i = 0; i < count; i += 4) {
+        uint32_t words[4];
+        prowd_philox(draws->key, draws->step, layer, (uint32_t)(i / 4), words);
+        for (size_t j = i; j < i + 4 && j < count; j++) {
+            const int64_t g = gradient[j];
+            const uint64_t product = (uint64_t)(g < 0 ? -g : g) * (uint64_t)rate.mantissa;
+            uint64_t steps = step_size(product, down, words[j - i]);
+            steps = steps > 65536 ? 65536 : steps;
+            const int32_t code = weights[j] + (g < 0 ? (int32_t)steps : -(int32_t)steps);
+            weights[j] = (int16_t)prowd_clip(code, -largest, largest);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+"""The ``c99`` kernel: s-bit training of any width in the portable C of embedded/core, as a microcontroller runs it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer, alpha_exponent, fan_in
+from prowd.nets.inputs import code_table
+from prowd.nets.lowbit import _core, update
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import Rate
+
+__all__ = ["C99Kernel", "describe"]
+
+CHUNK = 32  # images of a forward pass that nothing follows: few enough to stay in the caches
+CONV, POOL = 0, 1
+
+
+class C99Kernel:
+    """Weights as int16 codes, updated in place."""
+
+    name = "c99"
+
+    def __init__(self, architecture: Architecture, width: Bitwidth, codes: Sequence[Tensor]) -> None:
+        self.width, self.classes, self.layers = width, architecture.classes, describe(architecture)
+        self.codes = [tensor.to(torch.int16).clone(memory_format=torch.contiguous_format) for tensor in codes]
+        self.nets: dict[bool, tuple[int, _core.Net]] = {}
+        self.images = 0
+
+    def forward(self, images: Tensor, *, record: bool = True) -> Tensor:
+        """Compute the logit codes of a batch of images of bytes, keeping what ``learn`` needs."""
+        if not len(images):
+            return torch.empty(0, self.classes)
+        self.images = len(images) if record else 0
+        parts = [images] if record else torch.split(images, CHUNK)
+        return torch.cat([self._forward(part, record) for part in parts])
+
+    def learn(self, error: Tensor, rate: Rate, draws: update.Draws, additions: Sequence[Tensor | None]) -> None:
+        """Update the weights by the integer error of the logits that ``forward`` gave."""
+        if any(addition is not None for addition in additions):
+            found = zip(self.codes, self.gradients(error), additions, strict=True)
+            for layer, (codes, gradient, addition) in enumerate(found):
+                codes.copy_(update.step(codes, gradient, rate, self.width, draws.words(layer, codes), addition))
+        else:
+            net = self._recorded()
+            net.learn(_int32(error), rate.mantissa, rate.exponent, *draws.stream.key, draws.step)
+        self.images = 0
+
+    def gradients(self, error: Tensor) -> list[Tensor]:
+        """Integer weight gradients, first layer first, from the error of the logits that ``forward`` gave."""
+        found = np.empty(sum(codes.numel() for codes in self.codes), np.int64)
+        self._recorded().gradients(_int32(error), found)
+        parts = torch.split(torch.from_numpy(found), [codes.numel() for codes in self.codes])
+        return [part.reshape(codes.shape) for part, codes in zip(parts, self.codes, strict=True)]
+
+    def _recorded(self) -> _core.Net:
+        if not self.images:
+            raise RuntimeError("learn follows a forward pass that was recorded")
+        return self.nets[True][1]
+
+    def _forward(self, images: Tensor, record: bool) -> Tensor:
+        logits = np.empty((len(images), self.classes), np.int16)
+        table = code_table(self.width, images.dtype).numpy()
+        bytes_ = images.contiguous().view(torch.uint8).numpy()
+        self._net(len(images), record).forward(bytes_, table, len(images), logits)
+        return torch.from_numpy(logits).float()
+
+    def _net(self, images: int, record: bool) -> _core.Net:
+        """A network with memory for so many images."""
+        room, net = self.nets.get(record, (0, None))
+        if net is None or images > room:
+            weights = tuple(codes.numpy() for codes in self.codes)
+            net = _core.Net(self.width.bits, self.layers, weights, images, record)
+            self.nets[record] = images, net
+        return net
+
+
+def describe(architecture: Architecture) -> tuple[tuple[int, ...], ...]:
+    """The layers as the C code knows them (``prowd_layer``): a linear layer is a convolution of one pixel."""
+    found: list[tuple[int, ...]] = []
+    shape: tuple[int, ...] = architecture.input_shape
+    for layer in architecture.layers:
+        given = layer.output(shape)
+        if isinstance(layer, MaxPool):
+            found.append((POOL, *shape, *given, *layer.kernel, *layer.stride, 0, 0, 0, 0))
+        elif isinstance(layer, Conv):
+            found.append((CONV, *shape, *given, *layer.kernel, *layer.stride, *layer.padding, *_scale(layer)))
+        elif isinstance(layer, Linear):
+            found.append((CONV, math.prod(shape), 1, 1, *given, 1, 1, 1, 1, 1, 1, 0, 0, *_scale(layer)))
+        elif not isinstance(layer, Flatten):
+            raise TypeError(f"layer {layer}; accepted: Conv, Linear, MaxPool and Flatten")
+        shape = given
+    return tuple(found)
+
+
+def _scale(layer: WeightLayer) -> tuple[int, int]:
+    """log2 of 2α, and whether a ReLU follows."""
+    return alpha_exponent(fan_in(layer)) + 1, int(layer.relu)
+
+
+def _int32(error: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
+    return error.to(torch.int32).contiguous().numpy()
