@@ -11,8 +11,8 @@
 #include "numbers.h"
 
 /* Sums of products of 4 rows of w and 2 rows of a. */
-PROWD_CLONES static void products(const int16_t *w, ptrdiff_t w_row, const int16_t *a, ptrdiff_t a_row, ptrdiff_t terms,
-                                  int32_t out[2][4]) {
+static inline void products(const int16_t *w, ptrdiff_t w_row, const int16_t *a, ptrdiff_t a_row, ptrdiff_t terms,
+                            int32_t out[2][4]) {
     const int16_t *w0 = w, *w1 = w + w_row, *w2 = w1 + w_row, *w3 = w2 + w_row, *a0 = a, *a1 = a + a_row;
     int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, r0 = 0, r1 = 0, r2 = 0, r3 = 0;
     for (ptrdiff_t k = 0; k < terms; k++) {
@@ -58,40 +58,48 @@ static void lay_out(const Sweep *s, const int16_t *image, ptrdiff_t position, in
     memset(row, 0, sizeof *row * (size_t)(s->terms - s->window_rows * width));
 }
 
-/* Receives the sums of 4 channels at one position. */
+/* Where sums go: [image][channel][position], as they are or as codes. */
 typedef struct {
-    int32_t *sums;                           /* of an image, [channel][position]; or */
-    int16_t *codes;                          /* the same rounded and clipped, */
-    uint8_t *passes;                         /* and where errors pass */
+    int32_t *sums;   /* as they are; or */
+    int16_t *codes;  /* rounded and clipped, */
+    uint8_t *passes; /* and where errors pass */
     int32_t shift, least, largest;
     ptrdiff_t channels, positions;
 } Sink;
 
-static void give(const Sink *to, ptrdiff_t image, ptrdiff_t position, ptrdiff_t channel, const int32_t sums[4]) {
-    const ptrdiff_t count = to->channels - channel < 4 ? to->channels - channel : 4;
-    ptrdiff_t at = (image * to->channels + channel) * to->positions + position;
-    for (ptrdiff_t i = 0; i < count; i++, at += to->positions) {
-        if (to->sums) {
-            to->sums[at] = sums[i];
-            continue;
-        }
-        const int32_t code = prowd_round_shift(sums[i], to->shift);
-        to->codes[at] = (int16_t)prowd_clip(code, to->least, to->largest);
-        if (to->passes)
-            to->passes[at] = (uint8_t)((code <= to->largest) & (code >= (to->least ? -to->largest : 1)));
+/* Sums of positions that lie side by side. */
+static inline void give(const Sink *to, ptrdiff_t at, const int32_t *sums, ptrdiff_t count) {
+    const int32_t least = to->least, largest = to->largest, open = least ? least : 1, shift = to->shift;
+    if (to->sums) {
+        for (ptrdiff_t i = 0; i < count; i++) to->sums[at + i] = sums[i];
+        return;
+    }
+    for (ptrdiff_t i = 0; i < count; i++)
+        to->codes[at + i] = (int16_t)prowd_clip(prowd_round_shift(sums[i], shift), least, largest);
+    if (!to->passes) return;
+    for (ptrdiff_t i = 0; i < count; i++) {
+        const int32_t code = prowd_round_shift(sums[i], shift);
+        to->passes[at + i] = (uint8_t)((code >= open) & (code <= largest));
     }
 }
 
 /* Multiply the windows of `count` positions, numbered through all images from `first`, with all rows of weights. */
-static void multiply(const Sweep *s, const int16_t *rows, ptrdiff_t first, ptrdiff_t count, const int16_t *weights,
-                     const Sink *to) {
-    int32_t sums[2][4];
-    for (ptrdiff_t channel = 0; channel < to->channels; channel += 4)
+PROWD_CLONES static void multiply(ptrdiff_t terms, const int16_t *rows, ptrdiff_t first, ptrdiff_t count,
+                                  const int16_t *weights, const Sink *to) {
+    int32_t found[2][4], sums[4][PROWD_BLOCK];
+    for (ptrdiff_t channel = 0; channel < to->channels; channel += 4) {
         for (ptrdiff_t i = 0; i < count; i += 2) {
-            products(weights + channel * s->terms, s->terms, rows + i * s->terms, s->terms, s->terms, sums);
-            for (ptrdiff_t j = 0; j < 2 && i + j < count; j++)
-                give(to, (first + i + j) / s->positions, (first + i + j) % s->positions, channel, sums[j]);
+            products(weights + channel * terms, terms, rows + i * terms, terms, terms, found);
+            for (ptrdiff_t j = 0; j < 4; j++) sums[j][i] = found[0][j], sums[j][i + 1] = found[1][j];
         }
+        for (ptrdiff_t done = 0; done < count;) {
+            const ptrdiff_t image = (first + done) / to->positions, position = (first + done) % to->positions;
+            const ptrdiff_t left = to->positions - position, some = count - done < left ? count - done : left;
+            for (ptrdiff_t j = 0; j < 4 && channel + j < to->channels; j++)
+                give(to, (image * to->channels + channel + j) * to->positions + position, sums[j] + done, some);
+            done += some;
+        }
+    }
 }
 
 /* Numbers [channel][rows * columns] to [place][channel], each place given by its row and column in a padded image. */
@@ -136,7 +144,7 @@ static void sweep(const Sweep *s, const int16_t *from, int32_t images, Placement
                    at.first_column, at.step_rows, at.step_columns, s, image);
         lay_out(s, image, position % s->positions, rows + held * s->terms);
         if (++held < PROWD_BLOCK && position + 1 < total) continue;
-        multiply(s, rows, position + 1 - held, held, scratch, to);
+        multiply(s->terms, rows, position + 1 - held, held, scratch, to);
         held = 0;
     }
 }
@@ -182,31 +190,45 @@ void prowd_conv_backward(const prowd_layer *l, int bits, const int16_t *weights,
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/* Images whose positions are summed at once, and how many terms that makes with zeros. */
-static int32_t together(const prowd_layer *l, int32_t images) {
+/* Rows of an image whose positions are summed at once. */
+static ptrdiff_t rows_together(const prowd_layer *l) {
+    const ptrdiff_t most = PROWD_TERMS / l->out_columns;
+    return most < l->out_rows ? most : l->out_rows;
+}
+
+/* Images whose positions are summed at once. */
+static int32_t images_together(const prowd_layer *l, int32_t images) {
     const ptrdiff_t most = PROWD_TERMS / ((ptrdiff_t)l->out_rows * l->out_columns);
     return most < 1 ? 1 : most < images ? (int32_t)most : images;
 }
 
-/* Positions of one image that are summed at once. */
-static ptrdiff_t part_of(const prowd_layer *l) {
-    const ptrdiff_t positions = (ptrdiff_t)l->out_rows * l->out_columns;
-    return positions < PROWD_TERMS ? positions : PROWD_TERMS;
+/* The first x of 0 to `count` whose place x * stride + across is at least `least`. */
+static ptrdiff_t first_from(ptrdiff_t least, ptrdiff_t across, ptrdiff_t stride, ptrdiff_t count) {
+    const ptrdiff_t x = least <= across ? 0 : (least - across + stride - 1) / stride;
+    return x < count ? x : count;
 }
 
-/* What one weight is multiplied with at positions `first` on of one image. */
-static void lay_out_inputs(const prowd_layer *l, const int16_t *plane, ptrdiff_t tap, ptrdiff_t first, ptrdiff_t count,
+/* What one weight is multiplied with in a row of positions of one image. */
+static inline void lay_out_row(const int16_t *from, ptrdiff_t across, ptrdiff_t stride, ptrdiff_t columns,
+                               ptrdiff_t count, int16_t *row) {
+    const ptrdiff_t start = first_from(0, across, stride, count), stop = first_from(columns, across, stride, count);
+    for (ptrdiff_t x = 0; x < start; x++) row[x] = 0;
+    if (stride == 1)
+        for (ptrdiff_t x = start; x < stop; x++) row[x] = from[x + across];
+    else
+        for (ptrdiff_t x = start; x < stop; x++) row[x] = from[x * stride + across];
+    for (ptrdiff_t x = stop; x < count; x++) row[x] = 0;
+}
+
+/* The same in rows `first` to `first` + `rows`. */
+static void lay_out_inputs(const prowd_layer *l, const int16_t *plane, ptrdiff_t tap, ptrdiff_t first, ptrdiff_t rows,
                            int16_t *row) {
     const ptrdiff_t down = tap / l->kernel_columns - l->pad_rows, across = tap % l->kernel_columns - l->pad_columns;
-    for (ptrdiff_t i = 0; i < count;) {
-        const ptrdiff_t y = (first + i) / l->out_columns, x = (first + i) % l->out_columns;
-        const ptrdiff_t left = l->out_columns - x, some = count - i < left ? count - i : left;
+    for (ptrdiff_t y = first; y < first + rows; y++, row += l->out_columns) {
         const ptrdiff_t v = y * l->stride_rows + down;
-        for (ptrdiff_t j = 0; j < some; j++) {
-            const ptrdiff_t u = (x + j) * l->stride_columns + across;
-            row[i + j] = v >= 0 && v < l->rows && u >= 0 && u < l->columns ? plane[v * l->columns + u] : 0;
-        }
-        i += some;
+        const int outside = v < 0 || v >= l->rows;
+        lay_out_row(plane + (outside ? 0 : v) * l->columns, across, l->stride_columns, outside ? 0 : l->columns,
+                    l->out_columns, row);
     }
 }
 
@@ -233,49 +255,56 @@ static int lay_out_errors(const prowd_layer *l, int bits, const int16_t *errors,
     return parts;
 }
 
-/* Add sums over some positions of some images to the gradient. */
+/* Sums of an output's errors with two weights' inputs, for all outputs. */
+PROWD_CLONES static void add_products(const int16_t *errors, ptrdiff_t outputs, const int16_t *inputs, ptrdiff_t terms,
+                                      int64_t factor, ptrdiff_t count, ptrdiff_t each, int64_t *gradient) {
+    int32_t sums[2][4];
+    for (ptrdiff_t o = 0; o < outputs; o += 4) {
+        products(errors + o * terms, terms, inputs, terms, terms, sums);
+        for (ptrdiff_t j = 0; j < 4 && o + j < outputs; j++)
+            for (ptrdiff_t i = 0; i < count; i++) gradient[(o + j) * each + i] += sums[i][j] * factor;
+    }
+}
+
+/* Add sums over some rows of some images to the gradient. */
 static void add_gradient(const prowd_layer *l, int bits, const int16_t *inputs, const int16_t *errors, int32_t images,
-                         ptrdiff_t first, ptrdiff_t count, int64_t *gradient, int16_t *scratch) {
-    const ptrdiff_t terms = prowd_up(images * count, PROWD_LANES), taps = prowd_taps(l), each = l->inputs * taps;
+                         ptrdiff_t first, ptrdiff_t rows, int64_t *gradient, int16_t *scratch) {
+    const ptrdiff_t count = rows * l->out_columns, terms = prowd_up(images * count, PROWD_LANES);
     const ptrdiff_t plane = (ptrdiff_t)l->rows * l->columns, part = prowd_up(l->outputs, 4) * terms;
-    int16_t *rows = scratch + 2 * terms;
-    const int parts = lay_out_errors(l, bits, errors, images, first, count, terms, rows);
+    const ptrdiff_t taps = prowd_taps(l), each = l->inputs * taps;
+    int16_t *spread_errors = scratch + 2 * terms;
+    const int parts = lay_out_errors(l, bits, errors, images, first * l->out_columns, count, terms, spread_errors);
     memset(scratch, 0, sizeof *scratch * (size_t)(2 * terms));
     for (ptrdiff_t k = 0; k < each; k += 2) {
-        for (ptrdiff_t i = 0; i < 2 && k + i < each; i++)
+        const ptrdiff_t some = each - k < 2 ? 1 : 2;
+        for (ptrdiff_t i = 0; i < some; i++)
             for (int32_t n = 0; n < images; n++)
-                lay_out_inputs(l, inputs + (n * l->inputs + (k + i) / taps) * plane, (k + i) % taps, first, count,
+                lay_out_inputs(l, inputs + (n * l->inputs + (k + i) / taps) * plane, (k + i) % taps, first, rows,
                                scratch + i * terms + n * count);
-        for (ptrdiff_t o = 0; o < l->outputs; o += 4)
-            for (int p = 0; p < parts; p++) {
-                int32_t sums[2][4];
-                products(rows + p * part + o * terms, terms, scratch, terms, terms, sums);
-                for (ptrdiff_t i = 0; i < 2 && k + i < each; i++)
-                    for (ptrdiff_t j = 0; j < 4 && o + j < l->outputs; j++)
-                        gradient[(o + j) * each + k + i] += (int64_t)sums[i][j] * (p ? 256 : 1);
-            }
+        for (int p = 0; p < parts; p++)
+            add_products(spread_errors + p * part, l->outputs, scratch, terms, p ? 256 : 1, some, each, gradient + k);
     }
 }
 
 void prowd_conv_gradient(const prowd_layer *l, int bits, const int16_t *inputs, const int16_t *errors, int32_t images,
                          int64_t *gradient, int16_t *scratch) {
-    const ptrdiff_t positions = (ptrdiff_t)l->out_rows * l->out_columns, part = part_of(l);
-    const int32_t some = together(l, images);
+    const ptrdiff_t rows = rows_together(l);
+    const int32_t some = images_together(l, images);
     memset(gradient, 0, sizeof *gradient * (size_t)prowd_weights(l));
     for (int32_t n = 0; n < images; n += some)
-        for (ptrdiff_t first = 0; first < positions; first += part)
+        for (ptrdiff_t first = 0; first < l->out_rows; first += rows)
             add_gradient(l, bits, inputs + n * prowd_received(l), errors + n * prowd_given(l),
                          images - n < some ? images - n : some, first,
-                         positions - first < part ? positions - first : part, gradient, scratch);
+                         l->out_rows - first < rows ? l->out_rows - first : rows, gradient, scratch);
 }
 
 ptrdiff_t prowd_conv_scratch(const prowd_layer *l, int32_t images, int training) {
     const Sweep forward = forward_sweep(l), backward = backward_sweep(l);
     ptrdiff_t most = sweep_scratch(&forward, l->outputs);
     if (!training) return most;
-    const ptrdiff_t terms = prowd_up(together(l, images) * part_of(l), PROWD_LANES);
+    const ptrdiff_t count = images_together(l, images) * rows_together(l) * l->out_columns;
     const ptrdiff_t other = sweep_scratch(&backward, l->inputs);
-    const ptrdiff_t gradient = 2 * terms + 2 * prowd_up(l->outputs, 4) * terms;
+    const ptrdiff_t gradient = (2 + 2 * prowd_up(l->outputs, 4)) * prowd_up(count, PROWD_LANES);
     most = other > most ? other : most;
     return gradient > most ? gradient : most;
 }

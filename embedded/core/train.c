@@ -49,11 +49,12 @@ static Plan plan_of(const prowd_net *net, int32_t images, int training) {
 
 size_t prowd_memory(const prowd_net *net, int32_t images, int training) { return plan_of(net, images, training).end; }
 
+/* Whether 32 bits hold the sums of a convolution. */
 static int fits(const prowd_layer *l, int bits) {
     const int64_t largest = prowd_max_code(bits), taps = prowd_taps(l);
     const int64_t ahead = taps * l->inputs * largest, back = taps * l->outputs * largest;
     const int64_t limit = INT32_MAX - ((int64_t)1 << l->shift);
-    return l->shift >= 1 && l->shift <= 30 && ahead <= limit && back <= INT32_MAX / 2;
+    return l->shift >= 1 && l->shift <= 30 && ahead <= limit && back <= INT32_MAX / 2 && l->out_columns <= PROWD_TERMS;
 }
 
 static int joins(const prowd_layer *l, const prowd_layer *next) {
