@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ Ints = NDArray[np.int64]
 Window = tuple[int, int, int, int]
 LANES = {"avx512vnni": 16, "avx2": 8, "portable": 16}
 UNTOUCHED = 77
-PIXEL = {"kernel": (1, 1), "padding": (0, 0)}
+PIXEL: dict[str, Any] = {"kernel": (1, 1), "padding": (0, 0)}
 each_kernel = pytest.mark.parametrize("instructions", _native.kernels())
 
 
@@ -44,7 +46,7 @@ def test_images_are_rounded_half_to_even_and_clipped() -> None:
     assert np.sum(codes != UNTOUCHED) == 8
 
 
-def pooled(window: Window, image: tuple[int, int], **facts: object) -> tuple[Layer, Layer]:
+def pooled(window: Window, image: tuple[int, int], **facts: Any) -> tuple[Layer, Layer]:
     """A layer of 32 outputs and one that pools what it gives."""
     high, wide, down, right = window
     small = (image[0] - high) // down + 1, (image[1] - wide) // right + 1

@@ -17,8 +17,9 @@ if reason := missing():
 
 from prowd.nets.lowbit._native import Layer
 
-FIRST = {"first": True, "signed": True}
-WRONG: list[tuple[str, dict[str, object]]] = [
+Facts = dict[str, Any]
+FIRST: Facts = {"first": True, "signed": True}
+WRONG: list[tuple[str, Facts]] = [
     *((name, {name: value}) for name in ("images", "inputs", "outputs") for value in (0, -1, 2**24 + 1)),
     *(("largest", {"largest": largest}) for largest in (0, 128, 6)),
     *(("shift", {"shift": shift}) for shift in (0, 31)),
@@ -33,7 +34,7 @@ WRONG: list[tuple[str, dict[str, object]]] = [
     ("places of a window", {"image": (2**12, 2**12), "kernel": (2**12, 2**12)}),
     ("weights of an output", {"inputs": 467_862}), ("weights of an input", {"outputs": 467_862}),
 ]  # fmt: skip
-APART: dict[str, dict[str, object]] = {
+APART: dict[str, Facts] = {
     "channels": {"outputs": 4},
     "rows": {"image": (5, 6)},
     "columns": {"image": (4, 7)},
@@ -44,10 +45,15 @@ APART: dict[str, dict[str, object]] = {
     "instructions": {"instructions": "portable"},
 }
 CALLS: dict[str, tuple[str, Callable[[Layer], object]]] = {
-    **{f"forward {n}": ("n", lambda layer, n=n: layer.forward(n, True)) for n in (-1, 0, 3)},
-    **{f"backward {n}": ("n", lambda layer, n=n: layer.backward(n)) for n in (-1, 0, 3)},
-    **{f"spread {n}": ("n", lambda layer, n=n: layer.spread(n, 0, layer)) for n in (0, 3)},
-    **{f"spread by {up}": ("up", lambda layer, up=up: layer.spread(1, up, layer)) for up in (-32, 32)},
+    "forward of none": ("n", lambda layer: layer.forward(0, True)),
+    "forward of fewer": ("n", lambda layer: layer.forward(-1, True)),
+    "forward of more": ("n", lambda layer: layer.forward(3, False)),
+    "backward of none": ("n", lambda layer: layer.backward(0)),
+    "backward of more": ("n", lambda layer: layer.backward(3)),
+    "spread of none": ("n", lambda layer: layer.spread(0, 0, layer)),
+    "spread of more": ("n", lambda layer: layer.spread(3, 0, layer)),
+    "spread far up": ("up", lambda layer: layer.spread(1, 32, layer)),
+    "spread far down": ("up", lambda layer: layer.spread(1, -32, layer)),
     "spread": ("before", lambda layer: layer.spread(1, 0, make_layer())),
     "gradient of none": ("n", lambda layer: layer.gradient(0, 0)),
     "gradient of more than were recorded": ("n", lambda layer: layer.gradient(0, 2)),
@@ -76,9 +82,15 @@ def between(size: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize(("name", "changes"), WRONG)
-def test_a_wrong_fact_is_refused(name: str, changes: dict[str, object]) -> None:
+def test_a_wrong_fact_is_refused(name: str, changes: Facts) -> None:
     with pytest.raises(ValueError, match=name):
         make_layer(codes=np.zeros(135, np.int16), **changes)
+
+
+def test_a_flat_layer_of_many_places_and_outputs_is_taken() -> None:
+    """An input of a flat layer has one weight an output, however many places there are."""
+    side = (150, 150)
+    assert make_layer(flat=True, image=side, kernel=side, padding=(0, 0), inputs=1, outputs=200, training=False)
 
 
 def test_memory_that_no_machine_has_is_refused() -> None:
@@ -125,7 +137,7 @@ def test_codes_are_held_as_long_as_a_layer() -> None:
 
 
 def test_a_following_layer_is_held_and_networks_end() -> None:
-    pixel: dict[str, Any] = {"inputs": 1, "outputs": 1, "image": (1, 1), "kernel": (1, 1), "padding": (0, 0)}
+    pixel: Facts = {"inputs": 1, "outputs": 1, "image": (1, 1), "kernel": (1, 1), "padding": (0, 0)}
     layer, codes = None, np.zeros(1, np.int16)
     with pytest.raises(ValueError, match="layers"):  # noqa: PT012
         for _ in range(1001):
@@ -146,9 +158,8 @@ def test_instructions_are_of_this_cpu() -> None:
 def test_a_layer_that_can_t_follow_is_refused(why: str) -> None:
     following = make_layer(inputs=5, outputs=2)
     make_layer(following=following)
-    changes: dict[str, Any] = APART[why]
     with pytest.raises(ValueError, match="following"):
-        make_layer(following=following, **changes)
+        make_layer(following=following, **APART[why])
 
 
 def test_a_pooling_that_does_not_fit_is_refused() -> None:
@@ -209,7 +220,7 @@ def is_refused(call: Callable[[], object]) -> bool:
 
 def test_a_second_thread_is_refused() -> None:
     """Until it is done, a layer and the one that it writes to belong to the thread that computes."""
-    large: dict[str, Any] = {"images": 64, "inputs": 64, "outputs": 64, "image": (32, 32)}
+    large: Facts = {"images": 64, "inputs": 64, "outputs": 64, "image": (32, 32)}
     following = make_layer(**large)
     layer = make_layer(following=following, **large)
     calls = (lambda: layer.forward(1, False), layer.pack, lambda: following.backward(1), following.pack)
@@ -229,8 +240,13 @@ def test_what_was_built_without_training_does_not_train() -> None:
     layer = make_layer(training=False)
     layer.forward(2, False)
     uniform = np.zeros(135, np.float32)
-    calls = [lambda: layer.forward(2, True), lambda: layer.backward(2), lambda: layer.update(1, 0, uniform)]
-    for call in (*calls, lambda: layer.gradient(0, 1)):
+    calls: list[Callable[[], object]] = [
+        lambda: layer.forward(2, True),
+        lambda: layer.backward(2),
+        lambda: layer.gradient(0, 1),
+        lambda: layer.update(1, 0, uniform),
+    ]
+    for call in calls:
         with pytest.raises(ValueError, match="without training"):
             call()
     with pytest.raises(ValueError, match="first layer"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ if reason := missing():
     pytest.skip(reason, allow_module_level=True)
 
 from prowd.nets.lowbit import _native
-from prowd.nets.lowbit._native import Layer
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -150,7 +150,7 @@ def test_extreme_sums(kind: str, sign: int, rows: int, channels: int, instructio
     assert np.all(found == 255)
 
 
-def paired(**facts: object) -> bool:
+def paired(**facts: Any) -> bool:
     return make_layer(**facts).memory("room") is not None
 
 
@@ -165,13 +165,11 @@ def test_which_windows_are_paired() -> None:
     assert not paired(signed=True, first=True)
 
 
-def pools_at_once(window: tuple[int, int, int, int], image: tuple[int, int] = (4, 6), **facts: object) -> bool:
+def pools_at_once(window: tuple[int, int, int, int], image: tuple[int, int] = (4, 6), **facts: Any) -> bool:
     """Whether a pass that nothing follows leaves out what would have to be pooled."""
     (high, wide, down, right), columns = window, image[1] if facts.get("kernel") is None else image[1] - 1
     small = (image[0] - high) // down + 1, (columns - wide) // right + 1
-    layer: Layer = make_layer(
-        image=image, following=make_layer(inputs=5, image=small, pool=window), **facts
-    )  # fmt: skip
+    layer = make_layer(image=image, following=make_layer(inputs=5, image=small, pool=window), **facts)
     memory(layer, "given")[:] = UNTOUCHED
     layer.forward(2, False)
     return bool(np.all(memory(layer, "given") == UNTOUCHED))

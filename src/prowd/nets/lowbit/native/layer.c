@@ -13,24 +13,6 @@ enum {
 
 PyTypeObject *layer_type;
 
-int within(const char *name, Size value, Size least, Size most) {
-    if (value >= least && value <= most) return 1;
-    PyErr_Format(PyExc_ValueError, "%s is %zd; accepted: %zd to %zd", name, value, least, most);
-    return 0;
-}
-
-int refuse(const char *what) {
-    PyErr_SetString(PyExc_ValueError, what);
-    return 0;
-}
-
-int check_numbers(const char *name, const Py_buffer *buffer, Size count, size_t bytes) {
-    const Size all = count * (Size)bytes;
-    if (buffer->len == all && (uintptr_t)buffer->buf % bytes == 0) return 1;
-    PyErr_Format(PyExc_ValueError, "%s has %zd bytes; accepted: %zd, aligned to %zu", name, buffer->len, all, bytes);
-    return 0;
-}
-
 static int padded(int channels, int multiple) { return (channels + multiple - 1) / multiple * multiple; }
 
 static int check_facts(const Layer *layer) {
@@ -64,7 +46,7 @@ static int check_products(const Layer *layer) {
     return within("places of a window", taps, 1, TERMS) && within("places of an image", image, 1, COUNTED) &&
            within("positions of an image", positions, 1, COUNTED) &&
            within("weights of an output", taps * inputs, 1, TERMS) &&
-           within("weights of an input", taps * outputs, 1, TERMS) &&
+           within("weights of an input", (layer->flat ? 1 : taps) * outputs, 1, TERMS) &&
            within("places of all images", image * layer->images, 1, COUNTED) &&
            within("positions of all images", positions * layer->images, 1, COUNTED);
 }

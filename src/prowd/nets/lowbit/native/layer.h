@@ -78,11 +78,22 @@ static inline Strides every(Strides at, Sides stride) {
     return (Strides){at.image, at.row * stride.rows, at.column * stride.columns};
 }
 
+static inline Layer *self_of(PyObject *self) { return (Layer *)self; }
+
+/* How many pairs of products with ternary weights a 16-bit sum can hold, of bytes so much above the codes. */
+static inline int run_of(const Layer *layer, int above) { return INT16_MAX / (2 * (layer->largest + above)); }
+
 /* ValueError where a number is out of bounds. */
 int within(const char *name, Size value, Size least, Size most);
 int refuse(const char *what);
 /* ValueError where a buffer does not hold so many numbers of so many bytes, at a place for them. */
 int check_numbers(const char *name, const Py_buffer *buffer, Size count, size_t bytes);
+int check_images(const Layer *layer, int n);
+int check_training(const Layer *layer);
+/* Take a layer, and a neighbour where there is one, for this thread alone; done() gives them back. Both are called
+   with the interpreter held, which makes them safe. */
+int begin(Layer *layer, Layer *neighbour);
+void done(Layer *layer, Layer *neighbour);
 /* The instruction sets of this CPU, fastest first; NULL past the last. */
 const Kernels *kernels_at(int number);
 /* Give a layer its memory; its facts are checked. */
@@ -93,5 +104,9 @@ PyObject *show_memory(const Layer *layer, const char *name);
 extern PyType_Spec layer_spec;
 extern PyTypeObject *layer_type;
 extern PyMethodDef layer_methods[];
+PyObject *layer_backward(PyObject *self, PyObject *args);
+PyObject *layer_spread(PyObject *self, PyObject *args);
+PyObject *layer_gradient(PyObject *self, PyObject *args);
+PyObject *layer_update(PyObject *self, PyObject *args);
 
 #endif

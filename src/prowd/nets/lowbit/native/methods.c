@@ -1,40 +1,6 @@
-/* What a layer computes. Its memory fits its facts, so a call checks no more than the number of images. */
+/* What a layer computes when it infers, and the methods of the type. Its memory fits its facts, so a call checks no
+   more than the number of images. */
 #include "layer.h"
-
-#include <float.h>
-#include <string.h>
-
-static Layer *self_of(PyObject *self) { return (Layer *)self; }
-
-static int check_images(const Layer *layer, int n) { return within("n", n, 1, layer->images); }
-
-static int check_training(const Layer *layer) {
-    return layer->training || refuse("the layer was built without training");
-}
-
-static int check_below(const Layer *layer) {
-    return layer->first ? refuse("the first layer has no errors below") : check_training(layer);
-}
-
-/* Take a layer, and a neighbour where there is one, for this thread alone; done() gives them back. Both are called
-   with the interpreter held, which makes them safe. */
-static int begin(Layer *layer, Layer *neighbour) {
-    if (layer->busy || (neighbour && neighbour->busy)) {
-        PyErr_SetString(PyExc_RuntimeError, "another thread computes in this layer");
-        return 0;
-    }
-    layer->busy = 1;
-    if (neighbour) neighbour->busy = 1;
-    return 1;
-}
-
-static void done(Layer *layer, Layer *neighbour) {
-    layer->busy = 0;
-    if (neighbour) neighbour->busy = 0;
-}
-
-/* How many pairs of products with ternary weights a 16-bit sum can hold, of bytes so much above the codes. */
-static int run_of(const Layer *layer, int above) { return INT16_MAX / (2 * (layer->largest + above)); }
 
 /* What the bytes that are multiplied are above the codes. */
 static int offset_of(const Layer *layer) { return layer->paired ? layer->largest : layer->is_signed ? OFFSET : 0; }
@@ -93,25 +59,6 @@ static Products forward_products(const Layer *layer, int n) {
         .weights = memory_of(layer, WEIGHTS),
         .start = memory_of(layer, START),
         .outputs = w->padded_outputs,
-    };
-}
-
-static Products backward_products(const Layer *layer, int n) {
-    const Weights *w = &layer->weights;
-    const int outputs = layer->flat ? w->taps * w->padded_inputs : w->padded_inputs;
-    return (Products){
-        .x = memory_of(layer, ERRORS),
-        .at = layer->errors.at,
-        .images = n,
-        .rows = layer->flat ? 1 : layer->image.rows,
-        .columns = layer->flat ? 1 : layer->image.columns,
-        .taps = layer->rows_of_error,
-        .tap_count = layer->flat ? 1 : layer->kernel.rows,
-        .groups = (layer->flat ? 1 : layer->kernel.columns) * w->padded_outputs / 4,
-        .run = run_of(layer, OFFSET),
-        .weights = memory_of(layer, BACK_WEIGHTS),
-        .start = memory_of(layer, BACK_START),
-        .outputs = outputs,
     };
 }
 
@@ -176,117 +123,6 @@ static PyObject *forward(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *backward(PyObject *self, PyObject *args) {
-    Layer *layer = self_of(self);
-    int n;
-    if (!PyArg_ParseTuple(args, "i", &n)) return NULL;
-    if (!check_below(layer) || !check_images(layer, n) || !begin(layer, NULL)) return NULL;
-    const Products p = backward_products(layer, n);
-    Backward b = {memory_of(layer, BELOW), memory_of(layer, PASSES), 0};
-    Py_BEGIN_ALLOW_THREADS
-    layer->kernels->backward(&p, &b);
-    Py_END_ALLOW_THREADS
-    done(layer, NULL);
-    return PyLong_FromLong(b.largest);
-}
-
-static PyObject *spread_errors(PyObject *self, PyObject *args) {
-    Layer *layer = self_of(self);
-    PyObject *object;
-    int n, up;
-    if (!PyArg_ParseTuple(args, "iiO!", &n, &up, layer_type, &object)) return NULL;
-    Layer *before = self_of(object);
-    if (!check_below(layer) || !check_images(layer, n) || !within("up", up, -31, 31)) return NULL;
-    if (before->following != layer && !refuse("before is not the layer that this one follows")) return NULL;
-    if (!begin(layer, before)) return NULL;
-    const Strides at = every(before->errors.at, before->stride);
-    const Box box = {n, layer->image.rows, layer->image.columns, layer->weights.padded_inputs, at};
-    uint8_t *out = (uint8_t *)memory_of(before, ERRORS) + before->errors.inside;
-    const int32_t *errors = memory_of(layer, BELOW);
-    Py_BEGIN_ALLOW_THREADS
-    if (layer->pooled)
-        spread_pooled(errors, up, layer->largest, memory_of(layer, WINNERS), layer->pool, out, box);
-    else
-        spread(errors, up, layer->largest, out, box);
-    Py_END_ALLOW_THREADS
-    done(layer, before);
-    Py_RETURN_NONE;
-}
-
-/* Of some images, the first of which is a multiple of four. -1: no memory. */
-static int add_gradient(const Layer *layer, int from, int n) {
-    const Weights *w = &layer->weights;
-    const Size pixels = (Size)layer->errors.size.rows * layer->errors.size.columns;
-    const uint8_t *errors = (const uint8_t *)memory_of(layer, ERRORS) + from * layer->errors.at.image;
-    const Fours *a = &layer->received_fours, *e = &layer->error_fours;
-    const Gradient q = {
-        .a = (const uint8_t *)memory_of(layer, RECEIVED_FOURS) + from / 4 * a->at.image,
-        .a_at = every(a->at, layer->stride),
-        .a_block = a->block,
-        .e = (const int8_t *)memory_of(layer, ERROR_FOURS) + e->inside,
-        .e_at = every(e->at, layer->stride),
-        .e_block = e->block,
-        .fours = (n + 3) / 4,
-        .rows = layer->positions.rows,
-        .columns = layer->positions.columns,
-        .taps = layer->taps,
-        .tap_count = w->taps,
-        .inputs = layer->gradient_inputs,
-        .outputs = w->padded_outputs,
-        .largest = layer->largest,
-        .g = memory_of(layer, GRADIENT),
-    };
-    if (interleave(errors, n, pixels, w->padded_outputs, w->padded_outputs, SIGNED, memory_of(layer, ERROR_FOURS)))
-        return -1;
-    layer->kernels->gradient(&q);
-    return 0;
-}
-
-static PyObject *gradient(PyObject *self, PyObject *args) {
-    Layer *layer = self_of(self);
-    int from, n, failed;
-    int32_t largest = 0;
-    if (!PyArg_ParseTuple(args, "ii", &from, &n)) return NULL;
-    const Size each = (Size)layer->positions.rows * layer->positions.columns * layer->largest * layer->largest;
-    if (!check_training(layer) || !within("from", from, 0, layer->recorded) ||
-        !within("n", n, 1, layer->recorded - from) || !within("n", n, 1, INT32_MAX / each))
-        return NULL;
-    if (from % 4) return PyErr_Format(PyExc_ValueError, "from is %d; accepted: a multiple of four", from);
-    if (!begin(layer, NULL)) return NULL;
-    const Weights w = layer->weights;
-    int32_t *g = memory_of(layer, GRADIENT);
-    Py_BEGIN_ALLOW_THREADS
-    memset(g, 0, (size_t)layer->memory[GRADIENT].buffer.len);
-    failed = add_gradient(layer, from, n);
-    largest = join_gradient(g, (ptrdiff_t)w.padded_outputs * w.taps, w.padded_inputs, layer->gradient_inputs,
-                            layer->is_signed);
-    Py_END_ALLOW_THREADS
-    done(layer, NULL);
-    return failed ? PyErr_NoMemory() : PyLong_FromLong(largest);
-}
-
-static PyObject *update_codes(PyObject *self, PyObject *args) {
-    Layer *layer = self_of(self);
-    Py_buffer uniform;
-    int mantissa, exponent, failed = 0;
-    if (!PyArg_ParseTuple(args, "iiy*", &mantissa, &exponent, &uniform)) return NULL;
-    /* No factor is so large that its product with nothing is not nothing. */
-    const int ok = check_training(layer) && within("mantissa", mantissa, 1, UINT8_MAX) &&
-                   within("exponent", exponent, INT16_MIN, DBL_MAX_EXP - 9) &&
-                   check_numbers("uniform", &uniform, weights_of(layer), sizeof(float)) && begin(layer, NULL);
-    if (ok) {
-        Py_BEGIN_ALLOW_THREADS
-        failed = update(layer->codes.buf, layer->weights, memory_of(layer, GRADIENT), layer->gradient_inputs, mantissa, exponent,
-                        uniform.buf, layer->largest);
-        Py_END_ALLOW_THREADS
-        done(layer, NULL);
-    }
-    PyBuffer_Release(&uniform);
-    if (failed) return PyErr_NoMemory();
-    if (!ok) return NULL;
-    Py_RETURN_NONE;
-}
-
 static PyObject *memory(PyObject *self, PyObject *args) {
     const char *name;
     return PyArg_ParseTuple(args, "s", &name) ? show_memory(self_of(self), name) : NULL;
@@ -296,10 +132,10 @@ PyMethodDef layer_methods[] = {
     {"load", load, METH_VARARGS, "load(images, n): codes of float images."},
     {"pack", pack, METH_NOARGS, "pack(): ternary weights in the order in which they are multiplied."},
     {"forward", forward, METH_VARARGS, "forward(n, record): codes of the outputs, and where gradients pass."},
-    {"gradient", gradient, METH_VARARGS, "gradient(from, n): of the weights; returns the largest magnitude."},
-    {"backward", backward, METH_VARARGS, "backward(n): errors of the inputs; returns the largest magnitude."},
-    {"spread", spread_errors, METH_VARARGS, "spread(n, up, before): their codes, as the errors of the layer before."},
-    {"update", update_codes, METH_VARARGS, "update(mantissa, exponent, uniform): the integer update rule."},
+    {"gradient", layer_gradient, METH_VARARGS, "gradient(from, n): of the weights; returns the largest magnitude."},
+    {"backward", layer_backward, METH_VARARGS, "backward(n): errors of the inputs; returns the largest magnitude."},
+    {"spread", layer_spread, METH_VARARGS, "spread(n, up, before): their codes, as the errors of the layer before."},
+    {"update", layer_update, METH_VARARGS, "update(mantissa, exponent, uniform): the integer update rule."},
     {"memory", memory, METH_VARARGS, "memory(name): a view of a part of the memory, None where there is none."},
     {NULL, NULL, 0, NULL},
 };
