@@ -26,7 +26,8 @@ def clones() -> list[str]:
 kernels = Extension(
     "prowd.nets.lowbit._native",
     files("*.c"),
-    depends=files("*.h"),
+    depends=[*files("*.h"), *files("*.h", CORE)],
+    include_dirs=[CORE.as_posix()],
     extra_compile_args=["-O3", "-std=c11", "-fvisibility=hidden"],
     py_limited_api=True,
     optional=True,

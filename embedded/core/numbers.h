@@ -52,6 +52,41 @@ static inline void prowd_philox(const uint32_t key[2], uint32_t step, uint32_t l
     out[0] = a, out[1] = b, out[2] = c, out[3] = d;
 }
 
+enum { PROWD_WORDS = 64 }; /* that are made together */
+
+/* Words `first` to `first` + 63 of a step and layer, `first` being a multiple of 4: the same, sixteen counters at once. */
+static inline void prowd_words(const uint32_t key[2], uint32_t step, uint32_t layer, uint32_t first,
+                               uint32_t out[PROWD_WORDS]) {
+    uint32_t a[16], b[16], c[16], d[16], k0 = key[0], k1 = key[1];
+    for (uint32_t i = 0; i < 16; i++) a[i] = step, b[i] = layer, c[i] = first / 4 + i, d[i] = 0;
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < 16; i++) {
+            const uint64_t one = (uint64_t)0xD2511F53u * a[i], two = (uint64_t)0xCD9E8D57u * c[i];
+            a[i] = (uint32_t)(two >> 32) ^ b[i] ^ k0, b[i] = (uint32_t)two;
+            c[i] = (uint32_t)(one >> 32) ^ d[i] ^ k1, d[i] = (uint32_t)one;
+        }
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    for (int i = 0; i < 16; i++) out[4 * i] = a[i], out[4 * i + 1] = b[i], out[4 * i + 2] = c[i], out[4 * i + 3] = d[i];
+}
+
+enum { PROWD_RANDOM = 24, PROWD_BEYOND = 17 };
+
+/* floor|x| + [frac|x| > r / 2^24] for |x| = product / 2^down, down up to 62, r being the upper 24 bits of the word. More
+ * steps than there are codes count as 2^16. */
+static inline int32_t prowd_step_size(uint64_t product, int down, uint32_t word) {
+    uint64_t size;
+    if (down <= 0) {
+        const uint64_t most = (uint64_t)1 << PROWD_BEYOND;
+        size = (product < most ? product : most) << (-down < PROWD_BEYOND ? -down : PROWD_BEYOND);
+    } else {
+        const uint64_t rest = product & (((uint64_t)1 << down) - 1), chance = word >> (32 - PROWD_RANDOM);
+        size = (product >> down) + (down <= PROWD_RANDOM ? rest << (PROWD_RANDOM - down) > chance
+                                                         : rest && (rest - 1) >> (down - PROWD_RANDOM) >= chance);
+    }
+    return (int32_t)(size < 65536 ? size : 65536);
+}
+
 /* A whole number from 0 to bound - 1. */
 static inline uint32_t prowd_below(uint32_t word, uint32_t bound) { return (uint32_t)((uint64_t)word * bound >> 32); }
 

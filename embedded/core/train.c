@@ -198,19 +198,6 @@ void prowd_gradients(const prowd_net *net, const int16_t *const *weights, int32_
 
 /* --- the update ---------------------------------------------------------------------------------------------------- */
 
-enum { RANDOM = 24, BEYOND = 17 };
-
-/* floor|x| + [frac|x| > r / 2^24] for |x| = product / 2^down; more than any code counts as 2^17 or more. */
-static inline uint64_t step_size(uint64_t product, int down, uint32_t word) {
-    if (down <= 0) {
-        const uint64_t most = (uint64_t)1 << BEYOND;
-        return (product < most ? product : most) << (-down < BEYOND ? -down : BEYOND);
-    }
-    const uint64_t rest = product & (((uint64_t)1 << down) - 1), chance = word >> (32 - RANDOM);
-    const int up = down <= RANDOM ? rest << (RANDOM - down) > chance : rest && (rest - 1) >> (down - RANDOM) >= chance;
-    return (product >> down) + (uint64_t)up;
-}
-
 PROWD_CLONES static uint64_t largest_size(const int64_t *gradient, size_t count) {
     uint64_t largest = 0;
     for (size_t i = 0; i < count; i++) {
@@ -225,16 +212,14 @@ PROWD_CLONES void prowd_update(int bits, int16_t *weights, const int64_t *gradie
     const int32_t largest = prowd_max_code(bits);
     int down = prowd_shift_exponent(largest_size(gradient, count)) - rate.exponent;
     down = down > 62 ? 62 : down;
-    for (size_t i = 0; i < count; i += 4) {
-        uint32_t words[4];
-        prowd_philox(draws->key, draws->step, layer, (uint32_t)(i / 4), words);
-        for (size_t j = i; j < i + 4 && j < count; j++) {
+    for (size_t i = 0; i < count; i += PROWD_WORDS) {
+        uint32_t words[PROWD_WORDS];
+        prowd_words(draws->key, draws->step, layer, (uint32_t)i, words);
+        for (size_t j = i; j < i + PROWD_WORDS && j < count; j++) {
             const int64_t g = gradient[j];
             const uint64_t product = (uint64_t)(g < 0 ? -g : g) * (uint64_t)rate.mantissa;
-            uint64_t steps = step_size(product, down, words[j - i]);
-            steps = steps > 65536 ? 65536 : steps;
-            const int32_t code = weights[j] + (g < 0 ? (int32_t)steps : -(int32_t)steps);
-            weights[j] = (int16_t)prowd_clip(code, -largest, largest);
+            const int32_t steps = prowd_step_size(product, down, words[j - i]);
+            weights[j] = (int16_t)prowd_clip(weights[j] + (g < 0 ? steps : -steps), -largest, largest);
         }
     }
 }

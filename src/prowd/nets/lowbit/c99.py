@@ -12,10 +12,10 @@ from torch import Tensor
 from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer, alpha_exponent, fan_in
 from prowd.nets.inputs import code_table
 from prowd.nets.lowbit import _core, update
-from prowd.numbers.bits import Bitwidth
+from prowd.numbers.bits import MAX_BITS, Bitwidth
 from prowd.numbers.quantize import Rate
 
-__all__ = ["C99Kernel", "describe"]
+__all__ = ["C99Kernel", "describe", "why_not"]
 
 CHUNK = 32  # images of a forward pass that nothing follows: few enough to stay in the caches
 CONV, POOL = 0, 1
@@ -96,6 +96,16 @@ def describe(architecture: Architecture) -> tuple[tuple[int, ...], ...]:
             raise TypeError(f"layer {layer}; accepted: Conv, Linear, MaxPool and Flatten")
         shape = given
     return tuple(found)
+
+
+def why_not(architecture: Architecture) -> str | None:
+    """Why the kernel can't run a network, or None: its sums must fit 32 bits at 16 bits a code."""
+    weights = tuple(np.zeros(layer.shape, np.int16) for layer in architecture.weight_layers)
+    try:
+        _core.Net(MAX_BITS, describe(architecture), weights, 1, False)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _scale(layer: WeightLayer) -> tuple[int, int]:

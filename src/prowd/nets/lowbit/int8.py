@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prowd.nets.architecture import Architecture
+from prowd.nets.inputs import code_table
 from prowd.nets.lowbit import _native, update
 from prowd.nets.lowbit.simulated import normalise
 from prowd.nets.lowbit.stages import INT32, OFFSET, plan
@@ -49,7 +50,7 @@ class Int8Kernel:
         self.training = self.packed = self.recorded = False
 
     def forward(self, images: Tensor, *, record: bool = True) -> Tensor:
-        """Compute the logit codes of a batch of images in [−1, 1], keeping what ``learn`` needs."""
+        """Compute the logit codes of a batch of images of bytes, keeping what ``learn`` needs."""
         if not len(images):
             return torch.empty(0, self.classes)
         self._make_room(len(images) if record else min(len(images), CHUNK), record)
@@ -61,18 +62,18 @@ class Int8Kernel:
             return self._forward(images, record)
         return torch.cat([self._forward(part, record) for part in torch.split(images, CHUNK)])
 
-    def learn(self, error: Tensor, rate: Rate, random: torch.Generator, additions: Sequence[Tensor | None]) -> None:
-        """Update the weights by the error of the logits that ``forward`` gave."""
+    def learn(self, error: Tensor, rate: Rate, draws: update.Draws, additions: Sequence[Tensor | None]) -> None:
+        """Update the weights by the integer error of the logits that ``forward`` gave."""
         gradients = self._backward(error)
         for number, (layer, codes, (gradient, largest), addition) in enumerate(
             zip(self.layers, self.codes, gradients, additions, strict=True)
         ):
             if addition is None and gradient.dtype == np.int32:
-                uniform = torch.rand(codes.shape, generator=random, dtype=torch.float32)
-                layer.update(rate.mantissa, rate.exponent - shift_exponent(largest), uniform.numpy())
+                layer.update(rate.mantissa, rate.exponent, largest, *draws.stream.key, draws.step, number)
             else:
                 found = self._as_weights(number, gradient)
-                codes.copy_(update.step(codes, found, rate, self.width, random, addition))
+                words = draws.words(number, codes)
+                codes.copy_(update.step(codes, found, rate, self.width, words, addition))
         self.packed = self.recorded = False
 
     def gradients(self, error: Tensor) -> list[Tensor]:
@@ -95,7 +96,8 @@ class Int8Kernel:
 
     def _forward(self, images: Tensor, record: bool) -> Tensor:
         self.images, self.recorded = len(images), record
-        self.layers[0].load(images.to(torch.float32).contiguous().numpy(), self.images)
+        table = (code_table(self.width, images.dtype).numpy() + OFFSET).astype(np.uint8)
+        self.layers[0].load(images.contiguous().view(torch.uint8).numpy(), table, self.images)
         for layer in self.layers:
             layer.forward(self.images, record)
         return torch.from_numpy(self._logits("given").astype(np.float32) - OFFSET)
@@ -109,7 +111,7 @@ class Int8Kernel:
         if not self.recorded:
             raise RuntimeError("learn follows a forward pass that was recorded")
         passes = torch.from_numpy(self._logits("given_passes") != 0)
-        self._logits("errors")[:] = (normalise(error * passes, self.width).numpy() + OFFSET).astype(np.uint8)
+        self._logits("errors")[:] = (normalise(error.double() * passes, self.width).numpy() + OFFSET).astype(np.uint8)
         found = [self._gradient(len(self.layers) - 1)]
         for number in range(len(self.layers) - 1, 0, -1):
             layer, before = self.layers[number], self.layers[number - 1]

@@ -19,9 +19,9 @@ from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Rate
 from prowd.numbers.streams import Stream
 
-__all__ = ["INT8_BITS", "Kernel", "KernelChoice", "check_kernel", "make_kernel", "why_not_int8"]
+__all__ = ["INT8_BITS", "Kernel", "KernelChoice", "check_kernel", "make_kernel", "why_not_c99", "why_not_int8"]
 
-KernelChoice = Literal["auto", "int8", "simulated"]
+KernelChoice = Literal["auto", "int8", "c99", "simulated"]
 INT8_BITS = 8  # the widest codes that the int8 kernel takes
 OLDEST_TORCH = (2, 6)  # before it, integer products on CPUs without VNNI could overflow in silence
 
@@ -43,21 +43,37 @@ class Kernel(Protocol):
 
 
 def make_kernel(choice: KernelChoice, architecture: Architecture, width: Bitwidth, codes: Sequence[Tensor]) -> Kernel:
-    """Make the kernel that is asked for; ``auto`` is int8 where it can be had, and codes of more bits are simulated."""
+    """Make the kernel that is asked for. ``auto`` is the fastest that can be had, and so is ``int8`` above 8 bits."""
     device = codes[0].device
     check_kernel(choice, device, architecture)
-    if choice == "simulated" or width.bits > INT8_BITS or why_not_int8(device, architecture):
-        return SimulatedKernel(architecture, width, codes)
-    from prowd.nets.lowbit.int8 import Int8Kernel
+    if choice in ("auto", "int8") and width.bits <= INT8_BITS and not why_not_int8(device, architecture):
+        from prowd.nets.lowbit.int8 import Int8Kernel
 
-    return Int8Kernel(architecture, width, codes)
+        return Int8Kernel(architecture, width, codes)
+    if choice != "simulated" and not why_not_c99(device, architecture):
+        from prowd.nets.lowbit.c99 import C99Kernel
+
+        return C99Kernel(architecture, width, codes)
+    return SimulatedKernel(architecture, width, codes)
 
 
 def check_kernel(choice: KernelChoice, device: torch.device, architecture: Architecture) -> None:
     """See that the kernel that is asked for can be had."""
-    reason = why_not_int8(device, architecture) if choice == "int8" else None
+    reasons = {"int8": why_not_int8, "c99": why_not_c99}
+    reason = reasons[choice](device, architecture) if choice in reasons else None
     if reason:
-        raise ConfigError(f"kernel: 'int8' can't be had: {reason}; accepted: auto, simulated")
+        raise ConfigError(f"kernel: {choice!r} can't be had: {reason}; accepted: auto, simulated")
+
+
+def why_not_c99(device: torch.device, architecture: Architecture | None = None) -> str | None:
+    """Why the c99 kernel can't be had here, or None."""
+    if device.type != "cpu":
+        return f"it runs on the CPU, not on {device.type}"
+    try:
+        from prowd.nets.lowbit.c99 import why_not
+    except ImportError as error:
+        return f"prowd was installed without its compiled part, which needs a C compiler ({error})"
+    return why_not(architecture) if architecture else None
 
 
 def why_not_int8(device: torch.device, architecture: Architecture | None = None) -> str | None:

@@ -7,21 +7,23 @@ static int offset_of(const Layer *layer) { return layer->paired ? layer->largest
 
 static PyObject *load(PyObject *self, PyObject *args) {
     Layer *layer = self_of(self);
-    Py_buffer images;
+    Py_buffer images, table;
     int n;
-    if (!PyArg_ParseTuple(args, "y*i", &images, &n)) return NULL;
+    if (!PyArg_ParseTuple(args, "y*y*i", &images, &table, &n)) return NULL;
     const Size values = (Size)layer->weights.inputs * layer->image.rows * layer->image.columns;
     const int ok = (layer->first || refuse("images are for the first layer")) && check_images(layer, n) &&
-                   check_numbers("images", &images, n * values, sizeof(float)) && begin(layer, NULL);
+                   check_numbers("images", &images, n * values, sizeof(uint8_t)) &&
+                   check_numbers("table", &table, UINT8_MAX + 1, sizeof(uint8_t)) && begin(layer, NULL);
     if (ok) {
         const Box box = {n, layer->image.rows, layer->image.columns, layer->weights.inputs, layer->received.at};
         uint8_t *codes = (uint8_t *)memory_of(layer, RECEIVED) + layer->received.inside;
         Py_BEGIN_ALLOW_THREADS
-        load_images(images.buf, box.channels, (float)(layer->largest + 1), codes, box);
+        load_images(images.buf, box.channels, table.buf, codes, box);
         Py_END_ALLOW_THREADS
         done(layer, NULL);
     }
     PyBuffer_Release(&images);
+    PyBuffer_Release(&table);
     if (!ok) return NULL;
     Py_RETURN_NONE;
 }
@@ -129,13 +131,13 @@ static PyObject *memory(PyObject *self, PyObject *args) {
 }
 
 PyMethodDef layer_methods[] = {
-    {"load", load, METH_VARARGS, "load(images, n): codes of float images."},
+    {"load", load, METH_VARARGS, "load(images, table, n): codes of images of bytes, from a table of 256."},
     {"pack", pack, METH_NOARGS, "pack(): ternary weights in the order in which they are multiplied."},
     {"forward", forward, METH_VARARGS, "forward(n, record): codes of the outputs, and where gradients pass."},
     {"gradient", layer_gradient, METH_VARARGS, "gradient(from, n): of the weights; returns the largest magnitude."},
     {"backward", layer_backward, METH_VARARGS, "backward(n): errors of the inputs; returns the largest magnitude."},
     {"spread", layer_spread, METH_VARARGS, "spread(n, up, before): their codes, as the errors of the layer before."},
-    {"update", layer_update, METH_VARARGS, "update(mantissa, exponent, uniform): the integer update rule."},
+    {"update", layer_update, METH_VARARGS, "update(mantissa, exponent, size, key0, key1, step, number): the integer update rule."},
     {"memory", memory, METH_VARARGS, "memory(name): a view of a part of the memory, None where there is none."},
     {NULL, NULL, 0, NULL},
 };

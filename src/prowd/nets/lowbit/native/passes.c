@@ -3,7 +3,6 @@
 #include "passes.h"
 #include "rounding.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,19 +10,14 @@ static ALWAYS_INLINE uint8_t *pixel(uint8_t *p, Strides at, int image, int row, 
     return p + image * at.image + row * at.row + column * at.column;
 }
 
-void load_images(const float *images, int channels, float steps, uint8_t *codes, Box box) {
-    const float largest = steps - 1;
+void load_images(const uint8_t *images, int channels, const uint8_t *table, uint8_t *codes, Box box) {
     const ptrdiff_t plane = (ptrdiff_t)box.rows * box.columns;
     for (int n = 0; n < box.images; n++)
         for (int y = 0; y < box.rows; y++)
             for (int c = 0; c < channels; c++) {
-                const float *from = images + (n * (ptrdiff_t)channels + c) * plane + (ptrdiff_t)y * box.columns;
+                const uint8_t *from = images + (n * (ptrdiff_t)channels + c) * plane + (ptrdiff_t)y * box.columns;
                 uint8_t *to = pixel(codes, box.at, n, y, 0) + c;
-                for (int x = 0; x < box.columns; x++) {
-                    float code = rintf(from[x] * steps);
-                    code = code > largest ? largest : code < -largest ? -largest : code;
-                    to[x * box.at.column] = (uint8_t)(OFFSET + (int)code);
-                }
+                for (int x = 0; x < box.columns; x++) to[x * box.at.column] = table[from[x]];
             }
 }
 

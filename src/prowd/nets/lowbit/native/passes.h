@@ -3,6 +3,7 @@
 #define PROWD_PASSES_H
 
 #include "layout.h"
+#include "prowd.h"
 
 /* The values of images without their borders. */
 typedef struct {
@@ -23,8 +24,8 @@ typedef struct {
 /* How bytes are interleaved: as they are; as signed codes; or as their positive and negative parts. */
 enum { PLAIN = 0, SIGNED = 1, PARTS = 2 };
 
-/* Codes of images in [-1, 1], clip(round_half_even(steps * x)), from [image][channel][row][column]. */
-void load_images(const float *images, int channels, float steps, uint8_t *codes, Box box);
+/* Codes of images of bytes, from a table of 256, out of [image][channel][row][column]. */
+void load_images(const uint8_t *images, int channels, const uint8_t *table, uint8_t *codes, Box box);
 
 /* Maxima of windows, which place of the window was the first to be largest, and whether gradients pass there; without
    passes, the maxima alone. */
@@ -54,8 +55,9 @@ void pack_backward(const int8_t *ternary, Weights w, int lanes, int flat, int8_t
 /* Take the negative part of a gradient [row][input] away, where it came in two parts; return the largest magnitude. */
 int32_t join_gradient(int32_t *g, ptrdiff_t rows, int inputs, int padded, int parts);
 
-/* q <- clip(q - Q_stoch(mantissa * 2^exponent * g)), with g as [output][tap][input]. -1: no memory. */
-int update(int16_t *codes, Weights w, const int32_t *g, int gradient_inputs, int mantissa, int exponent,
-           const float *uniform, int largest);
+/* q <- clip(q - Q_stoch(rate * g / Shift(size))), with g as [output][tap][input], `size` the largest of them. -1: no
+   memory. */
+int update(int16_t *codes, Weights w, const int32_t *g, int gradient_inputs, int32_t size, prowd_rate rate,
+           const prowd_draws *draws, uint32_t layer, int largest);
 
 #endif

@@ -1,7 +1,6 @@
 /* What a layer computes when it learns: errors, gradients, and the update of its codes. */
 #include "layer.h"
 
-#include <float.h>
 #include <string.h>
 
 static int check_below(const Layer *layer) {
@@ -118,22 +117,22 @@ PyObject *layer_gradient(PyObject *self, PyObject *args) {
 
 PyObject *layer_update(PyObject *self, PyObject *args) {
     Layer *layer = self_of(self);
-    Py_buffer uniform;
-    int mantissa, exponent, failed = 0;
-    if (!PyArg_ParseTuple(args, "iiy*", &mantissa, &exponent, &uniform)) return NULL;
-    /* No factor is so large that its product with nothing is not nothing. */
-    const int ok = check_training(layer) && within("mantissa", mantissa, 1, UINT8_MAX) &&
-                   within("exponent", exponent, INT16_MIN, DBL_MAX_EXP - 9) &&
-                   check_numbers("uniform", &uniform, weights_of(layer), sizeof(float)) && begin(layer, NULL);
-    if (ok) {
-        Py_BEGIN_ALLOW_THREADS
-        failed = update(layer->codes.buf, layer->weights, memory_of(layer, GRADIENT), layer->gradient_inputs, mantissa, exponent,
-                        uniform.buf, layer->largest);
-        Py_END_ALLOW_THREADS
-        done(layer, NULL);
-    }
-    PyBuffer_Release(&uniform);
+    prowd_rate rate;
+    prowd_draws draws;
+    unsigned int number;
+    int size, failed = 0;
+    if (!PyArg_ParseTuple(args, "iiiIIII", &rate.mantissa, &rate.exponent, &size, &draws.key[0], &draws.key[1],
+                          &draws.step, &number))
+        return NULL;
+    if (!check_training(layer) || !within("mantissa", rate.mantissa, 1, UINT8_MAX) ||
+        !within("exponent", rate.exponent, INT16_MIN, INT16_MAX) || !within("size", size, 0, INT32_MAX) ||
+        !begin(layer, NULL))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    failed = update(layer->codes.buf, layer->weights, memory_of(layer, GRADIENT), layer->gradient_inputs, size, rate,
+                    &draws, number, layer->largest);
+    Py_END_ALLOW_THREADS
+    done(layer, NULL);
     if (failed) return PyErr_NoMemory();
-    if (!ok) return NULL;
     Py_RETURN_NONE;
 }

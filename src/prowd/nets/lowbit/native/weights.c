@@ -2,9 +2,9 @@
 #include "target.h"
 
 #include "passes.h"
+#include "numbers.h"
 #include "rounding.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,44 +90,52 @@ int32_t join_gradient(int32_t *g, ptrdiff_t rows, int inputs, int padded, int pa
     return largest;
 }
 
-/* Steps of magnitude * 2^-shift, a part of which is taken with its own size as probability. */
-static void take_steps(int16_t *codes, const int32_t *g, const float *uniform, int count, int shift, int largest) {
-    const int32_t below = (1 << shift) - 1;
-    const float unit = 1.0f / (float)(1 << shift);
+/* Steps of mantissa * |g| * 2^-down, a part of which is taken with its own size as probability: where the product fits
+   32 bits and the part 24. */
+static void take_steps(int16_t *codes, const int32_t *g, const uint32_t *words, int count, uint32_t mantissa, int down,
+                       int largest) {
+    const uint32_t below = ((uint32_t)1 << down) - 1;
     for (int j = 0; j < count; j++) {
-        const int32_t size = g[j] < 0 ? -g[j] : g[j];
-        const int32_t steps = (size >> shift) + ((float)(size & below) * unit > uniform[j]);
-        int32_t code = codes[j] - (g[j] < 0 ? -steps : steps);
-        code = code > largest ? largest : code;
-        codes[j] = (int16_t)(code < -largest ? -largest : code);
+        const uint32_t size = mantissa * (uint32_t)(g[j] < 0 ? -g[j] : g[j]);
+        const int up = (size & below) << (PROWD_RANDOM - down) > words[j] >> (32 - PROWD_RANDOM);
+        const int32_t steps = (int32_t)(size >> down) + up;
+        codes[j] = (int16_t)prowd_clip(codes[j] - (g[j] < 0 ? -steps : steps), -largest, largest);
     }
 }
 
-/* The same for any factor: the product of a factor of at most 8 bits and a gradient is exact in a double. */
-static void take_any_steps(int16_t *codes, const int32_t *g, const float *uniform, int count, double factor,
-                           int largest) {
+/* The same for any product. */
+static void take_any_steps(int16_t *codes, const int32_t *g, const uint32_t *words, int count, uint32_t mantissa,
+                           int down, int largest) {
     for (int j = 0; j < count; j++) {
-        const double size = fabs(g[j] * factor), whole = floor(size);
-        const double steps = whole + (size - whole > (double)uniform[j] ? 1.0 : 0.0);
-        double code = codes[j] - (g[j] < 0 ? -steps : steps);
-        code = code > largest ? largest : code;
-        codes[j] = (int16_t)(code < -largest ? -largest : code);
+        const uint64_t product = (uint64_t)mantissa * (uint32_t)(g[j] < 0 ? -g[j] : g[j]);
+        const int32_t steps = prowd_step_size(product, down, words[j]);
+        codes[j] = (int16_t)prowd_clip(codes[j] - (g[j] < 0 ? -steps : steps), -largest, largest);
     }
 }
 
-int update(int16_t *codes, Weights w, const int32_t *g, int gradient_inputs, int mantissa, int exponent,
-           const float *uniform, int largest) {
+/* Words `first` to `first` + `count`; returns where the first of them is. */
+static const uint32_t *words_of(const prowd_draws *draws, uint32_t layer, uint32_t first, int count, uint32_t *room) {
+    const uint32_t start = first / 4 * 4;
+    for (uint32_t at = start; at < first + (uint32_t)count; at += PROWD_WORDS)
+        prowd_words(draws->key, draws->step, layer, at, room + (at - start));
+    return room + (first - start);
+}
+
+int update(int16_t *codes, Weights w, const int32_t *g, int gradient_inputs, int32_t size, prowd_rate rate,
+           const prowd_draws *draws, uint32_t layer, int largest) {
     const int each = w.inputs * w.taps;
-    int32_t *row = malloc(sizeof *row * (size_t)each);
+    int down = prowd_shift_exponent((uint32_t)size) - rate.exponent;
+    down = down > 62 ? 62 : down;
+    const int small = down >= 0 && down <= PROWD_RANDOM && (int64_t)size * rate.mantissa <= INT32_MAX;
+    int32_t *row = malloc(sizeof *row * (2 * (size_t)each + 2 * PROWD_WORDS));
+    uint32_t *room = (uint32_t *)row + each;
     if (!row) return -1;
-    for (int o = 0; o < w.outputs; o++, codes += each, uniform += each) {
+    for (int o = 0; o < w.outputs; o++, codes += each) {
         const int32_t *from = g + (ptrdiff_t)o * w.taps * gradient_inputs;
+        const uint32_t *words = words_of(draws, layer, (uint32_t)o * (uint32_t)each, each, room);
         for (int t = 0; t < w.taps; t++)
             for (int i = 0; i < w.inputs; i++) row[i * w.taps + t] = from[(ptrdiff_t)t * gradient_inputs + i];
-        if (mantissa == 1 && exponent <= 0 && exponent >= -24)
-            take_steps(codes, row, uniform, each, -exponent, largest);
-        else
-            take_any_steps(codes, row, uniform, each, ldexp(mantissa, exponent), largest);
+        (small ? take_steps : take_any_steps)(codes, row, words, each, (uint32_t)rate.mantissa, down, largest);
     }
     free(row);
     return 0;
