@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from prowd.data import Progress
     from prowd.device.training import Model
     from prowd.numbers.bits import Bitwidth
+    from prowd.runs.observe import Observers
     from prowd.runs.run import RunResult, Session
-    from prowd.runs.tensorboard import TensorBoard
 
-__all__ = ["compare", "convert", "finish", "make_comparison", "open_session", "plan_comparison", "run"]
+__all__ = ["compare", "convert", "make_comparison", "observers_for", "open_session", "plan_comparison", "run"]
 
 DEFAULT = "quick"
 Data = str | Path | Mapping[str, Any] | None
@@ -54,13 +54,22 @@ def run(
     """
     from rich.console import Console
 
-    from prowd.runs.tensorboard import TensorBoard
-
     _refuse_in_a_worker("prowd.run")
     _check_workers(workers)
-    board = TensorBoard() if tensorboard else None
+    observers = observers_for(Console() if progress else None, tensorboard=tensorboard)
     session = open_session(source, settings, out=out, resume=resume, data=data, model=model)
-    return finish(session, workers, Console() if progress else None, board)
+    return session.run(workers, observers)
+
+
+def observers_for(console: Console | None, *, tensorboard: bool) -> Observers:
+    """Those that show a run on the console, and write it for TensorBoard, where that is wanted."""
+    from prowd.runs.observe import Observers
+    from prowd.views.console import RunView
+    from prowd.views.tensorboard import TensorBoard
+
+    views = [RunView(console)] if console is not None else []
+    boards = [TensorBoard()] if tensorboard else []
+    return Observers(*views, *boards)
 
 
 def open_session(
@@ -87,21 +96,6 @@ def open_session(
     return Session.start(
         source or DEFAULT, settings, out=Path(out) if out else None, data=arrays, model=net, progress=progress
     )
-
-
-def finish(session: Session, workers: int | None, console: Console | None, board: TensorBoard | None) -> RunResult:
-    """Run what is left of a session: shown on the console, and written for TensorBoard, where there is one."""
-    from prowd.runs.run import Watcher
-    from prowd.runs.tensorboard import beside
-    from prowd.views.console import RunView
-
-    view = RunView(console) if console is not None else None
-    try:
-        with beside(view or Watcher(), board) as watcher:
-            return session.run(workers, watcher)
-    finally:
-        if view is not None:
-            view.close()
 
 
 def compare(
@@ -136,7 +130,7 @@ def compare(
     """
     from rich.console import Console
 
-    from prowd.runs.tensorboard import load_writer
+    from prowd.views.tensorboard import load_writer
 
     _refuse_in_a_worker("prowd.compare")
     _check_workers(workers)
@@ -192,16 +186,19 @@ def make_comparison(
     plan: Plan, workers: int | None, console: Console | None, *, tensorboard: bool = False
 ) -> Comparison:
     """Make what is missing of a comparison, shown on the console where there is one."""
-    from prowd.comparison import Onlooker, cores_for, make
+    from prowd.comparison import ComparisonObserver, cores_for, make
     from prowd.views.console import ComparisonView
+    from prowd.views.tensorboard import observe_comparison
 
     cores = workers or cores_for(plan)
-    view = ComparisonView(console, plan, cores) if console is not None else None
+    make_observer = observe_comparison(plan) if tensorboard else None
+    if console is None:
+        return make(plan, cores, ComparisonObserver(), make_observer)
+    view = ComparisonView(console, plan, cores)
     try:
-        return make(plan, cores, view or Onlooker(), tensorboard=tensorboard)
+        return make(plan, cores, view, make_observer)
     finally:
-        if view is not None:
-            view.close()
+        view.close()
 
 
 def _names(data: Data, model: str | nn.Sequential | None) -> dict[str, str]:

@@ -80,8 +80,8 @@ def compare(
       tensorboard/METHOD-seedN/        with --tensorboard: the same for TensorBoard (docs/tensorboard.md)
     """
     from prowd.api import make_comparison, plan_comparison
-    from prowd.runs.tensorboard import FOLDER, load_writer
     from prowd.views.console import comparison_tables, download_bar, say
+    from prowd.views.tensorboard import FOLDER, load_writer
 
     console = long_command()
     settings = read_pairs(pairs)

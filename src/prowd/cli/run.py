@@ -72,18 +72,18 @@ def run(
     """
     if resume is not None and (out, config) != (None, None):
         raise click.UsageError("--resume continues a run as it was begun: it goes with neither a preset nor --out")
-    from prowd.api import finish, open_session
-    from prowd.runs.tensorboard import FOLDER, TensorBoard
+    from prowd.api import observers_for, open_session
     from prowd.views.console import download_bar, result_table, say
+    from prowd.views.tensorboard import FOLDER
 
     console = long_command()
     settings = read_pairs(pairs)
-    board = TensorBoard() if tensorboard else None
+    observers = observers_for(console, tensorboard=tensorboard)
     check_report(reports, opens)
     with download_bar(console) as progress:
         session = open_session(config, settings, out=out, resume=resume, progress=progress)
     try:
-        result = finish(session, workers, console, board)
+        result = session.run(workers, observers)
     except KeyboardInterrupt:
         again = ["prowd", "run", "--resume", str(session.rundir.path), *["--tensorboard"] * tensorboard]
         exit_interrupted(console, "finished rounds are saved", again)
