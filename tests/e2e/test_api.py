@@ -165,11 +165,9 @@ def test_settings_are_checked_before_anything_is_written(tmp_path: Path) -> None
 
 def test_resume_goes_with_neither_out_nor_model(tmp_path: Path) -> None:
     path = run_tiny(tmp_path / "run").path
-    for field, wrong in (
-        ("resume", {"out": tmp_path / "other"}),
-        ("resume", {"model": own_net()}),
-        ("seed", {"seed": 4}),
-    ):
+    refused: list[tuple[str, dict[str, Any]]]
+    refused = [("resume", {"out": tmp_path / "other"}), ("resume", {"model": own_net()}), ("seed", {"seed": 4})]
+    for field, settings in refused:
         with pytest.raises(ConfigError, match=f"^{field}: "):
             prowd.run(resume=path, **settings)
     with pytest.raises(RunError, match="not a run directory"):
