@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from prowd.config.files import presets
 from prowd.config.schema import RunConfig
 from prowd.federation.engine import Federation, run_round
@@ -33,6 +35,13 @@ def test_every_setting_is_documented_with_its_default() -> None:
     for name in set(defaults) - filled_in:
         default = defaults[name]
         assert documented[name] == (str(list(default)) if isinstance(default, tuple) else str(default)), name
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_what_a_newcomer_meets_can_be_read_as_text(name: str) -> None:
+    lines = (ROOT / name).read_text("utf-8").splitlines()
+    assert len(lines) <= 150
+    assert [line for line in lines if len(line) > 100 and not line.startswith("|")] == []
 
 
 def test_every_preset_is_documented() -> None:

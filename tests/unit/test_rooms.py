@@ -84,11 +84,6 @@ def test_contributing_shows_the_same_rooms_in_the_same_order() -> None:
     assert shown == ROOMS
 
 
-def test_contributing_is_narrow_enough_to_be_read_as_text() -> None:
-    lines = CONTRIBUTING.read_text("utf-8").splitlines()
-    assert [line for line in lines if len(line) > 100 and not line.startswith("|")] == []
-
-
 @pytest.mark.parametrize(
     ("file", "source"),
     [

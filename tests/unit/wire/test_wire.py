@@ -1,4 +1,4 @@
-"""Messages: round trips by example, and one hostile message for each rule; the builders below know the format too."""
+"""Messages: one hostile message for each rule; the builders below know the format too. Round trips: properties."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from prowd.errors import WireError
 from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
-from prowd.numbers.quantize import QTensor, Weights, quantize
+from prowd.numbers.quantize import QTensor, Weights
 from prowd.wire.messages import (
     MAX_ELEMENTS,
     MAX_SCALARS,
@@ -86,31 +86,13 @@ def test_the_second_writer_agrees() -> None:
     assert encode_update(update(w=tensor(-127, 127))) == expected
 
 
-def test_task_round_trip() -> None:
-    weights = {"b": tensor(1, 0, -1, width=INT2), "a": QTensor(torch.tensor(2.5), FLOAT32), "é": tensor(scale=0.1)}
-    task = Task(2**32 - 1, 2**64 - 1, 0, weights, {"rate": 0.1, "mu": -1e300, "steps": 200})
-    parcel = encode_task(task)
-    data = parcel.join()
-    again = decode_task(data)
-    assert (again.round, again.seed, again.client) == (task.round, task.seed, task.client)
-    assert list(again.settings.items()) == [("rate", 0.1), ("mu", -1e300), ("steps", 200.0)]
-    assert_same(again.weights, weights)
-    assert len(parcel) == len(data)
-
-
-def test_update_round_trip() -> None:
-    sent = update(w=tensor(5, -5, scale=1 / 3))
-    again = decode_update(encode_update(sent))
-    assert_same(again.weights, sent.weights)
-    assert replace(again, weights={}) == replace(sent, weights={})
-
-
 def test_a_body_is_shared() -> None:
     weights = {"w": tensor(1, 2, 3)}
     shared = encode_weights(weights)
     first, second = (encode_task(Task(1, 2, client, weights), shared) for client in (4, 5))
     assert first.body is second.body
     assert encode_task(Task(1, 2, 4, weights)).join() == first.join()
+    assert len(first) == len(first.join())
     assert decode_task(second.join()).client == 5
 
 
@@ -248,9 +230,3 @@ def test_what_diverged_can_be_sent_and_is_refused(value: float) -> None:
         decode_update(encode_update(replace(update(), weights=weights)))
     with pytest.raises(WireError, match="loss is"):
         decode_update(encode_update(replace(update(), metrics={"loss": value})))
-
-
-def test_real_weights_of_every_width() -> None:
-    values = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(0)) * 0.4
-    weights = {f"{bits}": quantize(values, Bitwidth(bits)) for bits in (*range(2, 17), 32)}
-    assert_same(decode_update(encode_update(update(**weights))).weights, weights)
