@@ -75,9 +75,11 @@ def test_a_file_without_a_name_takes_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
+        ("name", "longer than a file's name may be " * 10),
         ("rounds", 0),
         ("rounds", "many"),
         ("rounds", 1.5),
+        ("rounds", True),
         ("seed", -1),
         ("seed", 2**63),
         ("width", 0.0),
@@ -94,6 +96,8 @@ def test_a_file_without_a_name_takes_its_own(tmp_path: Path) -> None:
         ("device", "cuda:999"),
         ("device", "meta"),
         ("lowbit.rate", -8),
+        ("lowbit.rate", float("inf")),
+        ("lowbit.logit_scale", float("inf")),
         ("lowbit.loss", "hinge"),
         ("float32.momentum", 1.0),
         ("options.weighting", "size"),
