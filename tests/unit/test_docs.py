@@ -20,11 +20,10 @@ from prowd.numbers.bits import FLOAT32
 from .scenes import INT8, FakeTransport, honest, same, scene
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = ROOT / "docs/configuration.md"
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
-    rows = re.findall(r"^\| `([a-z0-9_.]+)` \| ([^|]+) \| .*\|$", SETTINGS.read_text("utf-8"), re.M)
+    rows = re.findall(r"^\| `([a-z0-9_.]+)` \| (.+?) \|", (ROOT / "docs/configuration.md").read_text("utf-8"), re.M)
     documented = {name: default.strip("`").strip('"') for name, default in rows}
     defaults = {name: field.default for name, field in RunConfig.model_fields.items()}
     for table, settings in (("lowbit", LowBitSettings), ("float32", FloatSettings)):
@@ -37,17 +36,9 @@ def test_every_setting_is_documented_with_its_default() -> None:
         assert documented[name] == (str(list(default)) if isinstance(default, tuple) else str(default)), name
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
-def test_what_a_newcomer_meets_can_be_read_as_text(name: str) -> None:
-    lines = (ROOT / name).read_text("utf-8").splitlines()
-    assert len(lines) <= 150
-    assert [line for line in lines if len(line) > 100 and not line.startswith("|")] == []
-
-
-def test_every_preset_is_documented() -> None:
-    text = SETTINGS.read_text("utf-8")
-    table = text[text.index("## Presets") : text.index("## Files")]
-    assert sorted(re.findall(r"`([a-z0-9-]+)`(?=, | \|)", table)) == sorted(presets())
+@pytest.mark.parametrize("name", presets())
+def test_readme_names_every_preset(name: str) -> None:
+    assert f"`{name}`" in (ROOT / "README.md").read_text("utf-8")
 
 
 def test_every_method_says_what_it_does() -> None:

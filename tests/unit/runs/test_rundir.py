@@ -112,11 +112,14 @@ def test_a_directory_has_one_writer(rundir: RunDir) -> None:
 
 def test_another_process_is_kept_out(rundir: RunDir) -> None:
     program = "import sys, pathlib\nfrom prowd.runs.directory import RunDir\n"
-    program += "RunDir.open(pathlib.Path(sys.argv[1]))"
+    program += "RunDir.open(pathlib.Path(sys.argv[1]))\nprint('opened')"
     command = [sys.executable, "-c", program, str(rundir.path)]
     held = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert held.returncode != 0
     assert "in use by another process" in held.stderr
+    rundir.release()
+    free = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert free.stdout == "opened\n"
 
 
 def test_a_state_survives_the_disk(rundir: RunDir) -> None:
