@@ -148,7 +148,9 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 def command_context(arguments: list[str]) -> click.Context:
     """Parse arguments of prowd down to the last subcommand, without running it."""
-    command, context, rest = main, None, arguments
+    command: click.Command = main
+    context: click.Context | None = None
+    rest = arguments
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name, found, rest = command.resolve_command(click.Context(command, parent=context), rest)
         assert name is not None
@@ -172,7 +174,7 @@ def check_prowd(arguments: list[str]) -> None:
     "line", ["watch runs/DIR", "run quick --nope", "run quick -s nope=1", "compare --methods nope"]
 )
 def test_a_command_that_cannot_be_given_is_found(line: str) -> None:
-    with pytest.raises((click.UsageError, ConfigError), match="nope|watch"):
+    with pytest.raises((click.UsageError, ConfigError), match=r"nope|watch"):
         check_prowd(line.split())
 
 
