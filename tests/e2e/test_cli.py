@@ -16,7 +16,7 @@ import prowd
 from prowd.config.files import presets
 from prowd.config.schema import load_config
 from prowd.methods import METHODS
-from prowd.runs.directory import read_sessions
+from prowd.runs.read import read_sessions
 from tests.runs import (
     PROWD,
     ROUND_KEYS,

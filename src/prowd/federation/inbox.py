@@ -9,7 +9,7 @@ from typing import NamedTuple
 from prowd.device.scene import ClientSpec, Scene
 from prowd.errors import WireError
 from prowd.federation.admission import admit
-from prowd.federation.report import Absence, RoundReport, mean_by_width, sum_by_width
+from prowd.federation.report import Absence, Accuracy, Attendance, RoundReport, Traffic, mean_by_width, sum_by_width
 from prowd.federation.transport import Refusal, Reply, Silence
 from prowd.methods import Method
 from prowd.wire import Parcel, Update
@@ -83,20 +83,21 @@ def sum_up(
         values = [(client, metrics.get(source[client.id] if source else client.id, {}).get(name)) for client in present]
         return mean_by_width((client, value) for client, value in values if value is not None)
 
+    up = {client: len(replies[client.id]) for client in cohort if client.id in replies}
+    down = {client: len(parcels[client.id]) for client in cohort}
+    lost = [
+        Absence(client.id, str(client.width), inbox.silent.get(client.id, "no reply"))
+        for client in cohort
+        if client.id not in replies and client.id not in inbox.unreadable
+    ]
     return RoundReport(
         round=round_,
-        received=mean("accuracy_received", measurers),
-        trained=mean("accuracy_trained"),
+        accuracy=Accuracy(received=mean("accuracy_received", measurers), trained=mean("accuracy_trained")),
         loss=mean("loss"),
-        bytes_up=sum_by_width((client, len(replies[client.id])) for client in cohort if client.id in replies),
-        bytes_down=sum_by_width((client, len(parcels[client.id])) for client in cohort),
-        asked=len(cohort),
-        up_by_client={client.id: len(replies[client.id]) for client in cohort if client.id in replies},
-        down_by_client={client.id: len(parcels[client.id]) for client in cohort},
-        lost=[
-            Absence(client.id, str(client.width), inbox.silent.get(client.id, "no reply"))
-            for client in cohort
-            if client.id not in replies and client.id not in inbox.unreadable
-        ],
-        refused=admitted.refused,
+        traffic=Traffic(
+            up=sum_by_width(up.items()),
+            down=sum_by_width(down.items()),
+            clients={client.id: (up.get(client, 0), size) for client, size in down.items()},
+        ),
+        clients=Attendance(asked=len(cohort), lost=lost, refused=admitted.refused),
     )

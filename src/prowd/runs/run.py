@@ -52,7 +52,7 @@ SIMULATED = "a run of simulated clients; accepted: prowd run --resume"
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a finished run leaves: its directory, its rounds as in rounds.jsonl, its summary, the global weights."""
+    """The results of a run: its directory, its rounds as in rounds.jsonl, its summary, the global weights."""
 
     path: Path
     rounds: list[dict[str, Any]]
@@ -170,7 +170,7 @@ class Session:
             summary = summarise(self.config, self.federation.scene, lines, weights_hash(state.model))
             summary["session_seconds"] = round(time.perf_counter() - began, 3)
             self.rundir.write_summary(summary)
-            return RunResult(self.rundir.path, lines, summary, state.model)
+            return RunResult(self.rundir.path, [line.line() for line in lines], summary, state.model)
         finally:
             if transport is not None:
                 transport.close()

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ from prowd.device.training import Examples, Model
 from prowd.errors import RunError
 from prowd.federation import engine
 from prowd.federation.engine import Federation, QuorumError, dispatch, run, run_round, sample
-from prowd.federation.report import Absence, RoundReport
+from prowd.federation.report import Absence, Accuracy, Attendance, RoundReport, Traffic
 from prowd.federation.transport import Refusal, Reply, Silence
 from prowd.methods import FedAvg, Local, Method, ServerState, common
 from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
@@ -38,6 +37,10 @@ def federation(method: Method | None = None, *, rounds: int = 3, evaluate_every:
 
 def answers(given: Federation, folder: Path) -> Answer:
     return honest(given.scene, given.method, folder)
+
+
+def timeless(report: RoundReport) -> RoundReport:
+    return report.model_copy(update={"seconds": 0})
 
 
 def without(answer: Answer, *lost: int) -> Answer:
@@ -66,7 +69,13 @@ def test_a_whole_round_is_the_aggregate_in_client_order(tmp_path: Path, start: S
     report, state = run_round(given, start, transport)
     updates = [decode_update(transport.came[client]) for client in range(5)]
     assert same(state.model, FedAvg().aggregate(given.scene, start, updates).model)
-    assert (report.round, state.round, report.asked, report.lost, report.refused) == (1, 1, 5, [], [])
+    assert (report.round, state.round, report.clients.asked, report.clients.lost, report.clients.refused) == (
+        1,
+        1,
+        5,
+        [],
+        [],
+    )
     assert not same(state.model, start.model)
 
 
@@ -76,19 +85,19 @@ def test_the_order_of_replies_changes_nothing(order: list[int], tmp_path: Path, 
     plain = run_round(given, start, FakeTransport(answers(given, tmp_path)))
     mixed = run_round(given, start, FakeTransport(answers(given, tmp_path), order=lambda _: order))
     assert same(plain[1].model, mixed[1].model)
-    assert replace(plain[0], seconds=0) == replace(mixed[0], seconds=0)
+    assert timeless(plain[0]) == timeless(mixed[0])
 
 
 def test_lost_clients_cost_their_bytes_down_but_none_up(tmp_path: Path, start: ServerState) -> None:
     given = federation()
     transport = FakeTransport(without(answers(given, tmp_path), 0, 3))
     report, state = run_round(given, start, transport)
-    assert report.asked == 5
-    assert report.lost == [Absence(0, "int8", "no reply"), Absence(3, "float32", "no reply")]
-    assert report.refused == []
+    assert report.clients.asked == 5
+    assert report.clients.lost == [Absence(0, "int8", "no reply"), Absence(3, "float32", "no reply")]
+    assert report.clients.refused == []
     down, up = ({client: len(message) for client, message in way.items()} for way in (transport.sent, transport.came))
-    assert report.bytes_down == {"int4": down[4], "int8": down[0] + down[2], "float32": down[1] + down[3]}
-    assert report.bytes_up == {"int4": up[4], "int8": up[2], "float32": up[1]}
+    assert report.traffic.down == {"int4": down[4], "int8": down[0] + down[2], "float32": down[1] + down[3]}
+    assert report.traffic.up == {"int4": up[4], "int8": up[2], "float32": up[1]}
     assert report.line()["bytes"]["clients"] == {str(n): [up.get(n, 0), down[n]] for n in range(5)}
     assert set(up) == {1, 2, 4}
     updates = [decode_update(transport.came[client]) for client in (1, 2, 4)]
@@ -98,8 +107,8 @@ def test_lost_clients_cost_their_bytes_down_but_none_up(tmp_path: Path, start: S
 def test_a_width_whose_clients_are_all_lost_is_absent(tmp_path: Path, start: ServerState) -> None:
     given = federation()
     report, state = run_round(given, start, FakeTransport(without(answers(given, tmp_path), 1, 3)))
-    assert list(report.trained) == list(report.loss) == list(report.received) == ["int4", "int8"]
-    assert "float32" not in report.bytes_up
+    assert list(report.accuracy.trained) == list(report.loss) == list(report.accuracy.received) == ["int4", "int8"]
+    assert "float32" not in report.traffic.up
     assert same({"g": state.model["fc.gain"]}, {"g": start.model["fc.gain"]})
 
 
@@ -107,11 +116,11 @@ def test_a_refused_update_is_counted_and_left_out(tmp_path: Path, start: ServerS
     given = federation()
     transport = FakeTransport(spoiled(answers(given, tmp_path), 2))
     report, state = run_round(given, start, transport)
-    (absence,) = report.refused
+    (absence,) = report.clients.refused
     assert (absence.client, absence.width) == (2, "int8")
     assert "its header declares" in absence.reason
-    assert report.lost == []
-    assert report.bytes_up["int8"] == len(transport.came[0]) + len(transport.came[2]), "the bytes did cross"
+    assert report.clients.lost == []
+    assert report.traffic.up["int8"] == len(transport.came[0]) + len(transport.came[2]), "the bytes did cross"
     _, expected = run_round(given, start, FakeTransport(without(answers(given, tmp_path), 2)))
     assert same(state.model, expected.model)
 
@@ -124,7 +133,7 @@ def test_a_client_cannot_speak_for_another(tmp_path: Path, start: ServerState) -
         return encode_update(replace(decode_update(reply), client=2))
 
     report, state = run_round(given, start, FakeTransport(spoiled(honestly, 0, spoil=spoil)))
-    assert report.refused == [Absence(0, "int8", "client is 2; accepted: 0")]
+    assert report.clients.refused == [Absence(0, "int8", "client is 2; accepted: 0")]
     _, expected = run_round(given, start, FakeTransport(without(honestly, 0)))
     assert same(state.model, expected.model)
 
@@ -144,7 +153,7 @@ def test_replies_nobody_asked_for_are_not_used(tmp_path: Path, start: ServerStat
 
     again, expected = run_round(given, start, Crowd(answers(given, tmp_path)))
     assert same(state.model, expected.model)
-    assert replace(report, seconds=0) == replace(again, seconds=0)
+    assert timeless(report) == timeless(again)
 
 
 def test_a_round_without_a_single_update_stops_the_run(tmp_path: Path, start: ServerState) -> None:
@@ -195,7 +204,7 @@ def test_only_the_cohort_is_asked(tmp_path: Path, start: ServerState) -> None:
     transport = FakeTransport(answers(given, tmp_path))
     report, _ = run_round(given, start, transport)
     assert list(transport.sent) == ids(sample(given, 1))
-    assert report.asked == len(transport.sent) == 3
+    assert report.clients.asked == len(transport.sent) == 3
 
 
 # Bytes
@@ -205,7 +214,7 @@ def test_bytes_are_the_lengths_of_the_messages(tmp_path: Path, start: ServerStat
     given = federation()
     transport = FakeTransport(answers(given, tmp_path))
     report, _ = run_round(given, start, transport)
-    for counted, messages in ((report.bytes_down, transport.sent), (report.bytes_up, transport.came)):
+    for counted, messages in ((report.traffic.down, transport.sent), (report.traffic.up, transport.came)):
         assert counted == {
             str(width): sum(len(messages[n]) for n in range(5) if MIX[n] == width) for width in (INT4, INT8, FLOAT32)
         }
@@ -233,7 +242,7 @@ def test_bytes_are_counted_for_each_client_that_is_asked(tmp_path: Path, start: 
     given = replace(federation(), cohort=3)
     transport = FakeTransport(spoiled(answers(given, tmp_path), *range(2), spoil=lambda reply: reply + b"more"))
     report, _ = run_round(given, start, transport)
-    assert report.refused, "whose bytes did cross"
+    assert report.clients.refused, "whose bytes did cross"
     line = report.line()
     found = line["bytes"]["clients"]
     assert [int(client) for client in found] == ids(sample(given, 1))
@@ -311,9 +320,9 @@ def test_a_shared_model_is_measured_once_and_counts_for_all(tmp_path: Path, star
     # In turn: client 0 measures 1 before and 2 after training, client 1 measures 3 and 4, clients 2 and 3 measure 5 and
     # 6 after it only, client 4 measures 7 and 8.
     assert meter.calls == 3 + 5
-    assert report.received == pytest.approx({"int4": 0.07, "int8": 0.01, "float32": 0.03})
-    assert report.trained == pytest.approx({"int4": 0.08, "int8": 0.035, "float32": 0.05})
-    assert list(report.received) == ["int4", "int8", "float32"], "low widths first"
+    assert report.accuracy.received == pytest.approx({"int4": 0.07, "int8": 0.01, "float32": 0.03})
+    assert report.accuracy.trained == pytest.approx({"int4": 0.08, "int8": 0.035, "float32": 0.05})
+    assert list(report.accuracy.received) == ["int4", "int8", "float32"], "low widths first"
 
 
 class TwoModels(FedAvg):
@@ -329,16 +338,16 @@ def test_a_measurement_counts_for_each_client_that_shares_the_model(tmp_path: Pa
     start = TwoModels().init(given.scene)
     report, _ = run_round(given, start, FakeTransport(answers(given, tmp_path)))
     # Client 0 measures 1 and 2, client 1 measures 3 after training, client 2 measures 4 and 5.
-    assert report.received == pytest.approx({"int8": (0.01 + 0.01 + 0.04) / 3})
-    assert report.trained == pytest.approx({"int8": (0.02 + 0.03 + 0.05) / 3})
+    assert report.accuracy.received == pytest.approx({"int8": (0.01 + 0.01 + 0.04) / 3})
+    assert report.accuracy.trained == pytest.approx({"int8": (0.02 + 0.03 + 0.05) / 3})
 
 
 def test_alone_every_client_measures_its_own(tmp_path: Path, start: ServerState, meter: Meter) -> None:
     given = federation(Local())
     report, state = run_round(given, start, FakeTransport(answers(given, tmp_path)))
     assert meter.calls == 5 + 5
-    assert report.received == pytest.approx({"int4": 0.09, "int8": 0.03, "float32": 0.05})  # 9; 1 and 5; 3 and 7
-    assert report.trained == pytest.approx({"int4": 0.10, "int8": 0.04, "float32": 0.06})
+    assert report.accuracy.received == pytest.approx({"int4": 0.09, "int8": 0.03, "float32": 0.05})
+    assert report.accuracy.trained == pytest.approx({"int4": 0.10, "int8": 0.04, "float32": 0.06})
     assert same(state.model, start.model)
     assert state.round == 1
 
@@ -347,7 +356,7 @@ def test_a_round_that_is_not_measured_reports_the_loss_only(tmp_path: Path, star
     given = federation(evaluate_every=2, rounds=9)
     report, _ = run_round(given, replace(start, round=2), FakeTransport(answers(given, tmp_path)))
     assert meter.calls == 0
-    assert (report.round, report.received, report.trained) == (3, {}, {})
+    assert (report.round, report.accuracy.received, report.accuracy.trained) == (3, {}, {})
     assert list(report.loss) == ["int4", "int8", "float32"]
     assert report.line()["accuracy"] == {"received": {}, "trained": {}}
 
@@ -516,9 +525,9 @@ def test_notes_that_cannot_be_written_down_are_refused(note: object, tmp_path: P
 
 
 def test_who_is_left_out_is_said_with_the_reason() -> None:
-    report = RoundReport(
-        7, {}, {}, {}, {}, {}, 3, lost=[Absence(1, "int8", "no reply")], refused=[Absence(2, "float32", "too long")]
-    )
+    missing = {"lost": [Absence(1, "int8", "no reply")], "refused": [Absence(2, "float32", "too long")]}
+    crowd, traffic = Attendance(asked=3, **missing), Traffic(up={}, down={})
+    report = RoundReport(round=7, accuracy=Accuracy(), traffic=traffic, clients=crowd)
     assert report.left_out() == [
         "round 7: client 1 (int8) left out: no reply",
         "round 7: client 2 (float32) left out: too long",
@@ -555,12 +564,12 @@ def test_a_round_needs_its_quorum(quorum: int, lost: int, enough: bool, tmp_path
     transport = FakeTransport(without(answers(given, tmp_path), *range(lost)))
     if enough:
         report, state = run_round(given, start, transport)
-        assert (len(report.lost), state.round) == (lost, 1)
+        assert (len(report.clients.lost), state.round) == (lost, 1)
     else:
         message = rf"round 1: {5 - lost} of the {quorum} updates it needs: client 0 \(int8\): no reply"
         with pytest.raises(QuorumError, match=message) as caught:
             run_round(given, start, transport)
-        assert len(caught.value.report.lost) == lost
+        assert len(caught.value.report.clients.lost) == lost
 
 
 def test_refused_updates_do_not_make_a_quorum(tmp_path: Path, start: ServerState) -> None:
@@ -578,37 +587,41 @@ def test_a_round_is_tried_until_its_quorum_is_there(tmp_path: Path, start: Serve
     assert same(state.model, expected.model)
     assert naps == [7.0, 7.0]
     (report,) = diary.reports
-    assert [(a.attempt, a.client, a.reason) for a in report.lost] == [
+    assert [(a.attempt, a.client, a.reason) for a in report.clients.lost] == [
         (1, 0, "no reply"), (1, 1, "no reply"), (2, 0, "no reply"), (0, 3, "no reply"),
     ]  # fmt: skip
-    assert [(a.attempt, a.client) for a in report.refused] == [(2, 4)]
-    assert report.asked == 5
+    assert [(a.attempt, a.client) for a in report.clients.refused] == [(2, 4)]
+    assert report.clients.asked == 5
 
 
-def test_what_vain_attempts_cost_is_counted(tmp_path: Path, start: ServerState, naps: list[float]) -> None:
+def test_what_failed_attempts_cost_is_counted(tmp_path: Path, start: ServerState, naps: list[float]) -> None:
     given = replace(federation(rounds=1), quorum=5, attempts=2)
     whole, diary, plain = answers(given, tmp_path), Diary(), Diary()
     run(given, start, FakeTransport(whole), plain)
     run(given, start, Flaky([without(whole, 0, 2, 4), whole]), diary)
     once, twice = plain.reports[0], diary.reports[0]
-    assert twice.bytes_down == {width: 2 * size for width, size in once.bytes_down.items()}
-    assert twice.bytes_up == {**once.bytes_up, "float32": 2 * once.bytes_up["float32"]}
-    assert twice.down_by_client == {client: 2 * size for client, size in once.down_by_client.items()}
-    assert twice.up_by_client == {n: size * (2 if n in (1, 3) else 1) for n, size in once.up_by_client.items()}
-    assert len(once.up_by_client) == len(once.down_by_client) == 5
-    counts: dict[str, Any] = {"bytes_up": {}, "bytes_down": {}, "up_by_client": {}, "down_by_client": {}}
-    assert replace(once, seconds=0, **counts) == replace(twice, seconds=0, lost=[], **counts)
+    assert twice.traffic.down == {width: 2 * size for width, size in once.traffic.down.items()}
+    assert twice.traffic.up == {**once.traffic.up, "float32": 2 * once.traffic.up["float32"]}
+    assert twice.traffic.clients == {
+        n: (up * (2 if n in (1, 3) else 1), 2 * down) for n, (up, down) in once.traffic.clients.items()
+    }
+    assert len(once.traffic.clients) == 5
+    same_but = {"traffic": once.traffic, "clients": once.clients}
+    assert timeless(once) == timeless(twice.model_copy(update=same_but))
 
 
-def test_a_client_that_answered_in_vain_only_is_counted(tmp_path: Path, start: ServerState, naps: list[float]) -> None:
+def test_a_client_that_answered_a_failed_attempt_only_is_counted(
+    tmp_path: Path, start: ServerState, naps: list[float]
+) -> None:
     given, diary = replace(federation(rounds=1), quorum=4, attempts=2), Diary()
     whole = answers(given, tmp_path)
     run(given, start, Flaky([without(whole, 1, 2), without(whole, 0)]), diary)
-    up, down = diary.reports[0].up_by_client, diary.reports[0].down_by_client
-    assert sorted(up) == sorted(down) == [0, 1, 2, 3, 4]
+    traffic = diary.reports[0].traffic
+    up, down = ({n: moved[way] for n, moved in traffic.clients.items()} for way in (0, 1))
+    assert sorted(up) == [0, 1, 2, 3, 4]
     assert (up[0], up[1], up[3]) == (249, 1341, 2 * 1315), "in the first attempt only, in the second only, in both"
-    assert sum(up.values()) == sum(diary.reports[0].bytes_up.values())
-    assert sum(down.values()) == sum(diary.reports[0].bytes_down.values())
+    assert sum(up.values()) == sum(traffic.up.values())
+    assert sum(down.values()) == sum(traffic.down.values())
 
 
 def test_attempts_come_to_an_end(
@@ -637,6 +650,6 @@ def test_a_silence_says_why(tmp_path: Path, start: ServerState) -> None:
     given = federation()
     whole = answers(given, tmp_path)
     report, state = run_round(given, start, Talking(without(whole, 0, 1, 2)))
-    assert report.lost == [Absence(0, "int8", "its battery is empty"), Absence(2, "int8", "no reply")]
-    assert report.refused == [Absence(1, "float32", "it sent a picture")]
+    assert report.clients.lost == [Absence(0, "int8", "its battery is empty"), Absence(2, "int8", "no reply")]
+    assert report.clients.refused == [Absence(1, "float32", "it sent a picture")]
     assert same(state.model, run_round(given, start, FakeTransport(without(whole, 0, 1, 2)))[1].model)

@@ -22,8 +22,9 @@ import prowd
 from prowd import __version__
 from prowd.errors import RunError
 from prowd.runs import provenance as room
-from prowd.runs.directory import RunDir, read_sessions
+from prowd.runs.directory import RunDir
 from prowd.runs.provenance import provenance
+from prowd.runs.read import read_sessions
 from tests.runs import outcome, run_tiny
 
 # The command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,11 +16,12 @@ from prowd.config.schema import Rounds, RunConfig
 from prowd.device.scene import Scene
 from prowd.errors import RunError
 from prowd.federation.engine import Federation
-from prowd.federation.report import RoundReport
+from prowd.federation.report import Accuracy, Attendance, RoundReport, Traffic
 from prowd.methods import FedAvg, Method, ServerState
 from prowd.numbers.bits import FLOAT32
-from prowd.runs.directory import RunDir, read_sessions
+from prowd.runs.directory import RunDir
 from prowd.runs.observe import Recorder, RunObserver
+from prowd.runs.read import read_sessions
 from prowd.runs.snapshots import BLOCKS, MODEL, Snapshots, read_snapshot, server_files
 from prowd.wire import Update
 from tests.unit.scenes import INT4, INT8, scene
@@ -90,7 +91,8 @@ def updates(*clients: int) -> list[Update]:
 
 
 def report(round_: int) -> RoundReport:
-    return RoundReport(round_, {}, {}, {}, {}, {}, 4, seconds=1.5)
+    traffic = Traffic(up={}, down={})
+    return RoundReport(round=round_, accuracy=Accuracy(), traffic=traffic, clients=Attendance(asked=4), seconds=1.5)
 
 
 def test_the_beginning_is_written_down_before_the_observer_is_told(rundir: RunDir) -> None:
@@ -133,7 +135,7 @@ def test_a_round_is_on_the_disk_before_the_observer_is_told(rundir: RunDir) -> N
             ],
         )
     ]
-    assert rundir.lines() == [{**report(1).line(), "weather": "fine", "seconds": 0}]
+    assert [line.line() for line in rundir.lines()] == [{**report(1).line(), "weather": "fine", "seconds": 0}]
     restored = rundir.restore()
     assert restored is not None
     assert restored.round == 1
@@ -202,12 +204,13 @@ def test_a_disk_that_is_full_is_an_error_that_names_the_round(rundir: RunDir, mo
     assert diary.entries == [], "what is not saved has not happened"
 
 
-def test_a_observer_that_does_nothing_adds_nothing(rundir: RunDir) -> None:
+def test_an_observer_that_does_nothing_adds_nothing(rundir: RunDir) -> None:
     given = recorder(rundir)
     given.began(RunConfig(), state(0), {})
     given.replied(1, 1, 4)
     given.aggregated(state(1), updates(0))
-    given.finished(replace(report(1), up_by_client={2: 30}, down_by_client={0: 7, 2: 9}), state(1))
+    traffic = Traffic(up={}, down={}, clients={0: (0, 7), 2: (30, 9)})
+    given.finished(report(1).model_copy(update={"traffic": traffic}), state(1))
     (line,) = [json.loads(text) for text in (rundir.path / "rounds.jsonl").read_text("utf-8").splitlines()]
     assert line["bytes"] == {"up": {}, "down": {}, "clients": {"0": [0, 7], "2": [30, 9]}}
     assert set(line) == set(report(1).line())

@@ -12,7 +12,8 @@ import pytest
 import tomli_w
 
 from prowd.errors import RunError
-from prowd.runs.read import Absent, find_records, read_plan, read_record
+from prowd.federation.report import Absence
+from prowd.runs.read import find_records, read_plan, read_record
 from tests.runs import ROUND_KEYS, rounds, run_tiny, summary
 
 CONFIG: dict[str, Any] = {
@@ -179,9 +180,9 @@ def test_who_was_missing_is_said(tmp_path: Path) -> None:
     crowd = {"asked": 3, "lost": lost, "refused": refused}
     (found,) = read_record(write(tmp_path, lines=[line(1, clients=crowd)])).lines
     assert found.clients.asked == 3
-    assert found.clients.lost == [Absent(client=2, width="int8", reason="no reply")]
+    assert found.clients.lost == [Absence(client=2, width="int8", reason="no reply")]
     assert found.clients.refused == [
-        Absent(client=0, width="float32", reason="too long", attempt=2), Absent(client=1, width="float32"),
+        Absence(client=0, width="float32", reason="too long", attempt=2), Absence(client=1, width="float32"),
     ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from prowd.device.scene import ClientSpec
 from prowd.errors import RunError
 from prowd.methods import ServerState
 from prowd.numbers.bits import FLOAT32
-from prowd.runs.directory import KEPT, RunDir, read_lines, weights_hash
+from prowd.runs.directory import KEPT, RunDir, weights_hash
 from prowd.runs.roster import Roster
 
 CONFIG = 'name = "test"\n'
@@ -32,10 +33,14 @@ def state(round_: int) -> ServerState:
     return ServerState(round_, {"a.weight": values, "b.weight": -values.flatten()}, {"b.weight": values.double()})
 
 
+def line(round_: int) -> dict[str, Any]:
+    return {"round": round_, "accuracy": {}, "bytes": {"up": {}, "down": {}}, "loss": {"int8": 1 / round_}}
+
+
 def after(rundir: RunDir, rounds: int) -> RunDir:
     """Let a run go through some rounds."""
     for round_ in range(1, rounds + 1):
-        rundir.append({"round": round_, "loss": 1 / round_})
+        rundir.append(line(round_))
         rundir.checkpoint(state(round_))
     return rundir
 
@@ -57,7 +62,7 @@ def assert_same(found: ServerState | None, expected: ServerState) -> None:
 
 
 def seen(rundir: RunDir) -> list[int]:
-    return [line["round"] for line in rundir.lines()]
+    return [report.round for report in rundir.lines()]
 
 
 def test_a_new_directory_holds_its_configuration(rundir: RunDir) -> None:
@@ -123,14 +128,14 @@ def test_another_process_is_kept_out(rundir: RunDir) -> None:
 
 
 def test_a_state_survives_the_disk(rundir: RunDir) -> None:
-    rundir.append({"round": 1})
+    rundir.append(line(1))
     rundir.checkpoint(state(1))
     assert_same(rundir.restore(), state(1))
 
 
 def test_a_transposed_tensor_is_saved_by_value(rundir: RunDir) -> None:
     turned = ServerState(1, {"a": torch.arange(6.0).reshape(2, 3).T}, {})
-    rundir.append({"round": 1})
+    rundir.append(line(1))
     rundir.checkpoint(turned)
     assert_same(rundir.restore(), turned)
 
@@ -179,7 +184,7 @@ def test_a_run_goes_on_after_a_fall_back(rundir: RunDir) -> None:
     after(rundir, 3)
     truncate(checkpoint(rundir, 3))
     rundir.restore()
-    rundir.append({"round": 3})
+    rundir.append(line(3))
     rundir.checkpoint(state(3))
     assert_same(rundir.restore(), state(3))
     assert seen(rundir) == [1, 2, 3]
@@ -210,19 +215,19 @@ def test_half_a_last_line_is_dropped(rundir: RunDir) -> None:
         file.write('{"round": 3, "los')
     assert seen(rundir) == [1, 2]
     assert_same(rundir.restore(), state(2))
-    rundir.append({"round": 3})
+    rundir.append(line(3))
     assert seen(rundir) == [1, 2, 3]
 
 
 def test_a_line_without_its_checkpoint_is_cut(rundir: RunDir) -> None:
     after(rundir, 2)
-    rundir.append({"round": 3})
+    rundir.append(line(3))
     assert_same(rundir.restore(), state(2))
     assert seen(rundir) == [1, 2]
 
 
 def test_a_first_line_without_a_checkpoint_is_cut(rundir: RunDir) -> None:
-    rundir.append({"round": 1})
+    rundir.append(line(1))
     assert rundir.restore() is None
     assert seen(rundir) == []
 
@@ -326,9 +331,8 @@ def test_a_run_of_devices_knows_them(rundir: RunDir) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "{", '{"loss": 1}', '{"round": "3"}', "[3]", "null", "\0", "[" * 100_000])
-def test_lines_end_where_damage_begins(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "rounds.jsonl"
-    assert read_lines(path) == []
-    path.write_text(f'{{"round": 1}}\n{{"round": 2}}\n{damage}\n{{"round": 4}}\n', "utf-8")
-    assert read_lines(path) == [{"round": 1}, {"round": 2}]
-    assert "line 3 is damaged; it and what follows is dropped" in caplog.text
+def test_lines_end_where_damage_begins(damage: str, rundir: RunDir, caplog: pytest.LogCaptureFixture) -> None:
+    path = rundir.path / "rounds.jsonl"
+    path.write_text("\n".join([*(json.dumps(line(n)) for n in (1, 2)), damage, json.dumps(line(4))]), "utf-8")
+    assert seen(rundir) == [1, 2]
+    assert "line 3 of rounds.jsonl is damaged" in caplog.text

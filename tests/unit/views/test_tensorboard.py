@@ -17,7 +17,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignor
 
 from prowd.config.schema import RunConfig
 from prowd.errors import ProwdError, RunError
-from prowd.federation.report import Absence, RoundReport
+from prowd.federation.report import Absence, Accuracy, Attendance, RoundReport, Traffic
 from prowd.methods import ServerState
 from prowd.runs.observe import Observers, RunObserver
 from prowd.views.tensorboard import CHARTS, SECTIONS, Scalars, TensorBoard, load_writer, write_events
@@ -28,26 +28,23 @@ STATE = ServerState(1, {})
 
 def report(round_: int = 1, **changes: Any) -> RoundReport:
     values: dict[str, Any] = {
-        "received": {"int8": 0.25, "float32": 0.5},
-        "trained": {"int8": 0.5, "float32": 0.75},
+        "accuracy": Accuracy(received={"int8": 0.25, "float32": 0.5}, trained={"int8": 0.5, "float32": 0.75}),
         "loss": {"int8": 2.0, "float32": 1.0},
-        "bytes_up": {"int8": 100, "float32": 400},
-        "bytes_down": {"int8": 500, "float32": 600},
-        "asked": 4,
-        "lost": [Absence(3, "float32", "gone")],
+        "traffic": Traffic(up={"int8": 100, "float32": 400}, down={"int8": 500, "float32": 600}),
+        "clients": Attendance(asked=4, lost=[Absence(3, "float32", "gone")]),
         "seconds": 1.5,
     }
-    return RoundReport(round_, **{**values, **changes})
+    return RoundReport(round=round_, **{**values, **changes})
 
 
 def scalars(*reports: RoundReport, clients: str = "int8:3, float32:1") -> list[dict[str, float]]:
     found = Scalars(clients)
-    return [found.of(json.loads(json.dumps(one.line()))) for one in reports]
+    return [found.of(one) for one in reports]
 
 
 def notes(found: Mapping[Any, Any]) -> dict[str, float]:
     """The scalars that notes become."""
-    with_notes, without = scalars(report(notes=found), report())
+    with_notes, without = scalars(report(notes=json.loads(json.dumps(found))), report())
     return {tag: value for tag, value in with_notes.items() if tag not in without}
 
 
@@ -89,7 +86,9 @@ def test_traffic_adds_up() -> None:
 
 def test_the_average_takes_the_last_accuracy_of_every_width() -> None:
     changes: list[dict[str, float]] = [{"int8": 0.5}, {"float32": 1.0}, {}, {"int8": 0.25}]
-    found = scalars(*(report(number, trained=accuracy) for number, accuracy in enumerate(changes, 1)))
+    found = scalars(
+        *(report(number, accuracy=Accuracy(trained=accuracy)) for number, accuracy in enumerate(changes, 1))
+    )
     averages = [one.get("accuracy after training/average") for one in found]
     assert averages == [0.5, (3 * 0.5 + 1.0) / 4, None, (3 * 0.25 + 1.0) / 4]
     assert not [tag for tag in found[2] if tag.startswith("accuracy after training/")]
