@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from prowd.config.options import check_depth
+from prowd.config.tables import check_depth
 from prowd.errors import ConfigError, RunError
 from prowd.federation.report import RoundReport
 from prowd.numbers.bits import Bitwidth, parse_mix

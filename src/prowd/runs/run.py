@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from prowd import __version__
-from prowd.config.options import override
 from prowd.config.schema import RunConfig, load_config, validate
+from prowd.config.tables import override
 from prowd.data import Dataset, Progress
 from prowd.device.memory import forget_after
 from prowd.device.scene import Scene
