@@ -171,7 +171,7 @@ def _save(arrays: Arrays, path: Path) -> None:
 def _rehearse(runs: Sequence[PlannedRun], raw: Dataset) -> None:
     """Bring every method as far as its first round."""
     for run in runs:
-        federation, _ = assemble(run.config, as_used(run.config, raw))
+        federation = assemble(run.config, as_used(run.config, raw)).federation
         federation.method.init(federation.scene)
     warn_if_slow(federation.scene)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,16 +31,16 @@ from prowd.runs.snapshots import Snapshots
 
 __all__ = [
     "Arrays",
+    "Assembly",
     "ClientsFactory",
     "as_arrays",
     "as_used",
     "assemble",
     "check_same",
+    "federate",
     "load_data",
     "make_architecture",
-    "make_clients",
     "make_partition",
-    "make_scene",
     "prepare",
     "slow_kernel",
 ]
@@ -83,20 +83,58 @@ def check_same(config: RunConfig, dataset: Dataset) -> RunConfig:
     return config.model_copy(update={"data_sha256": digest, "method_sha256": code})
 
 
-def assemble(
-    config: RunConfig, dataset: Dataset, devices: tuple[ClientSpec, ...] | None = None
-) -> tuple[Federation, Partition]:
+def federate(
+    config: RunConfig, architecture: Architecture, clients: tuple[ClientSpec, ...], buffer: Tensor | None = None
+) -> Federation:
+    """From settings to a scene, a method and a federation of both: for the server, simulated clients and a device.
+
+    The server's own images are the server's alone: whoever else assembles a federation leaves them out.
+    """
+    scene = Scene(
+        architecture=architecture,
+        clients=clients,
+        seed=config.seed,
+        uplink=config.uplink,
+        rescale=config.rescale,
+        local=LocalSettings(
+            config.steps,
+            config.batch,
+            config.augment,
+            config.lowbit,
+            config.float32,
+            horizon=config.rounds if config.decay == "cosine" else 0,
+        ),
+        buffer=torch.empty(0) if buffer is None else buffer,
+        device=torch.device(config.device),
+        kernel=config.kernel,
+    )
+    check_kernel(scene.kernel, scene.device, scene.architecture)
+    cohort = len(clients) if config.cohort == "all" else config.cohort
+    method = make_method(config.method, config.options)
+    return Federation(scene, method, config.rounds, cohort, config.evaluate_every)
+
+
+class Assembly(NamedTuple):
+    """A federation, and who holds what of its data."""
+
+    federation: Federation
+    dataset: Dataset
+    partition: Partition
+
+    def clients(self, memories: Path, snapshots: Snapshots | None = None) -> Clients:
+        """Its simulated devices."""
+        scene, method = self.federation.scene, self.federation.method
+        return Clients(scene, method, self.dataset, self.partition, memories, snapshots)
+
+
+def assemble(config: RunConfig, dataset: Dataset, devices: tuple[ClientSpec, ...] | None = None) -> Assembly:
     """Decide who holds what of a data set as it is used, and describe the federation; of devices, who they say."""
     widths, partition = parse_mix(config.clients), make_partition(config, dataset)
     clients = devices or tuple(
         ClientSpec(n, width, len(rows)) for n, (width, rows) in enumerate(zip(widths, partition.clients, strict=True))
     )
-    scene = make_scene(config, make_architecture(config, dataset), clients)
-    scene = replace(scene, buffer=datasets.to_unit(dataset.x_train[partition.buffer]))
-    cohort = len(clients) if config.cohort == "all" else config.cohort
-    return Federation(
-        scene, make_method(config.method, config.options), config.rounds, cohort, config.evaluate_every
-    ), partition
+    buffer = datasets.to_unit(dataset.x_train[partition.buffer])
+    return Assembly(federate(config, make_architecture(config, dataset), clients, buffer), dataset, partition)
 
 
 def make_partition(config: RunConfig, dataset: Dataset) -> Partition:
@@ -111,23 +149,6 @@ def make_partition(config: RunConfig, dataset: Dataset) -> Partition:
         buffer=config.buffer,
         seed=config.seed,
     )
-
-
-def make_scene(config: RunConfig, architecture: Architecture, clients: tuple[ClientSpec, ...]) -> Scene:
-    """The scene as both sides know it: without the server's own images."""
-    horizon = config.rounds if config.decay == "cosine" else 0
-    scene = Scene(
-        architecture=architecture,
-        clients=clients,
-        seed=config.seed,
-        uplink=config.uplink,
-        rescale=config.rescale,
-        local=LocalSettings(config.steps, config.batch, config.augment, config.lowbit, config.float32, horizon),
-        device=torch.device(config.device),
-        kernel=config.kernel,
-    )
-    check_kernel(scene.kernel, scene.device, scene.architecture)
-    return scene
 
 
 def prepare(
@@ -173,12 +194,6 @@ def _with_validation(dataset: Dataset, count: int) -> Dataset:
     return replace(dataset, x_train=x[rest], y_train=y[rest], x_test=x[aside], y_test=y[aside])
 
 
-def make_clients(config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None) -> Clients:
-    """Build the simulated devices."""
-    federation, partition = assemble(config, dataset)
-    return Clients(federation.scene, federation.method, dataset, partition, memories, snapshots)
-
-
 @dataclass(frozen=True)
 class ClientsFactory:
     """Builds the devices anew in a worker process; data that is not in the cache, for all to map, travels along."""
@@ -203,7 +218,7 @@ class ClientsFactory:
             dataset = as_used(self.config, datasets.load(self.config.data, verify=False))
         else:
             dataset = datasets.from_arrays(**self.arrays, name=self.config.data)
-        return make_clients(self.config, dataset, self.memories, self.snapshots)
+        return assemble(self.config, dataset).clients(self.memories, self.snapshots)
 
 
 def slow_kernel(scene: Scene) -> str | None:

@@ -32,7 +32,6 @@ from prowd.runs.build import (
     assemble,
     check_same,
     load_data,
-    make_clients,
     prepare,
     slow_kernel,
 )
@@ -94,7 +93,7 @@ class Session:
         """Make the directory of a run whose configuration is complete and whose data is as it is used."""
         if roster is not None:
             config = config.model_copy(update={"clients": mix_of(client.width for client in roster.clients)})
-        federation, _ = assemble(config, dataset, roster.clients if roster else None)
+        federation = assemble(config, dataset, roster.clients if roster else None).federation
         state = federation.method.init(federation.scene)
         rundir = RunDir.create(out, config.toml())
         if roster is not None:
@@ -135,7 +134,7 @@ class Session:
             raw = load_data(config, as_arrays(data), progress)
             config = check_same(validate(override(config.model_dump(), settings)), raw)
             dataset = as_used(config, raw)
-            federation, _ = assemble(config, dataset, roster.clients if roster else None)
+            federation = assemble(config, dataset, roster.clients if roster else None).federation
             fresh = federation.method.init(federation.scene)
             state = rundir.restore() or fresh
             _check_fits(state, fresh, rundir.path)
@@ -186,7 +185,7 @@ class Session:
 
     def _transport(self, workers: int) -> Transport:
         if workers == 1:
-            return InProcess(make_clients(self.config, self.dataset, self.rundir.memories, self.snapshots))
+            return InProcess(assemble(self.config, self.dataset).clients(self.rundir.memories, self.snapshots))
         return ProcessPool(workers, ClientsFactory.of(self.config, self.dataset, self.rundir.memories, self.snapshots))
 
 

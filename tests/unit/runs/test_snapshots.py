@@ -431,7 +431,7 @@ def test_a_run_keeps_its_server_s_and_its_clients_samples(tmp_path: Path) -> Non
 def test_the_first_sample_is_the_model_all_begin_with(tmp_path: Path) -> None:
     path = run_tiny(tmp_path / "run", rounds=1, snapshots="0").path
     config = load_config(path / "config.toml")
-    federation, _ = assemble(config, as_used(config, load_data(config)))
+    federation = assemble(config, as_used(config, load_data(config))).federation
     begun = initial_state(federation.scene).model
     assert list(samples(path)) == ["round-000000"], "and of no client"
     found = read_snapshot(server_files(path / "snapshots")[0])
