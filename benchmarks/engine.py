@@ -27,7 +27,7 @@ from prowd.federation.pool import ProcessPool
 from prowd.federation.transport import InProcess, Transport
 from prowd.methods import ServerState
 from prowd.numbers.quantize import quantize
-from prowd.runs.build import Arrays, ClientsFactory, as_used, assemble, load_data
+from prowd.runs.build import Arrays, as_used, assemble, elsewhere, load_data
 
 CLIENTS = 4
 
@@ -71,7 +71,7 @@ def main() -> None:
     assembly = assemble(config, dataset)
     with tempfile.TemporaryDirectory() as folder:
         clients = assembly.clients(Path(folder))
-        pool = ProcessPool(2, ClientsFactory.of(config, dataset, Path(folder)))
+        pool = ProcessPool(2, elsewhere(config, dataset, Path(folder)))
         try:
             measure(
                 assembly.federation,

@@ -51,7 +51,9 @@ class QuorumError(RunError):
 
     def __init__(self, report: RoundReport, used: int, quorum: int) -> None:
         wanted = "no client's update could be used" if used == 0 else f"{used} of the {quorum} updates it needs"
-        super().__init__(f"round {report.round}: {wanted}: {_reasons(report)}")
+        missing = [f"client {one.client} ({one.width}): {one.reason}" for one in report.clients.missing]
+        more = f"; and {len(missing) - 3} more" if len(missing) > 3 else ""
+        super().__init__(f"round {report.round}: {wanted}: {'; '.join(missing[:3])}{more}")
         self.report = report
 
 
@@ -201,8 +203,3 @@ def _plain(method: Method, state: ServerState) -> Notes:
     except (TypeError, ValueError, RecursionError) as error:
         raise RunError(f"notes of {method.name}: {error}; accepted: numbers, texts, lists and dicts of them") from error
     return notes
-
-
-def _reasons(report: RoundReport) -> str:
-    absences = [f"client {a.client} ({a.width}): {a.reason}" for a in (*report.clients.lost, *report.clients.refused)]
-    return "; ".join(absences[:3]) + (f"; and {len(absences) - 3} more" if len(absences) > 3 else "")

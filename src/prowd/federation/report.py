@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from statistics import fmean
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_serializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from prowd.device.scene import ClientSpec
 from prowd.errors import ConfigError
 from prowd.numbers.bits import Bitwidth
 
-__all__ = ["Absence", "Accuracy", "Attendance", "RoundReport", "Traffic", "mean_by_width", "sum_by_width"]
+__all__ = ["Absence", "Accuracy", "Attendance", "RoundReport", "Traffic", "by_width", "totals"]
 
+Key = TypeVar("Key", str, int)
 Value = TypeVar("Value", int, float)
 
 
@@ -70,14 +70,6 @@ class Traffic(_Part):
     down: Sizes
     clients: dict[int, tuple[Count, Count]] = {}
 
-    def __add__(self, other: Traffic) -> Traffic:
-        ours, theirs = self.clients, other.clients
-        clients = {
-            client: (ours.get(client, (0, 0))[0] + up, ours.get(client, (0, 0))[1] + down)
-            for client, (up, down) in {**dict.fromkeys(ours, (0, 0)), **theirs}.items()
-        }
-        return Traffic(up=_sums(self.up, other.up), down=_sums(self.down, other.down), clients=clients)
-
 
 class Attendance(_Part):
     """How many clients were asked, and who was missing."""
@@ -85,6 +77,11 @@ class Attendance(_Part):
     asked: Count = 0
     lost: list[Absence] = []
     refused: list[Absence] = []
+
+    @property
+    def missing(self) -> list[Absence]:
+        """All whose work was not used."""
+        return [*self.lost, *self.refused]
 
 
 class RoundReport(_Part):
@@ -109,11 +106,11 @@ class RoundReport(_Part):
 
     def left_out(self) -> list[str]:
         """Whose work is missing, and why, in words."""
-        return [absence.text(self.round) for absence in (*self.clients.lost, *self.clients.refused)]
+        return [absence.text(self.round) for absence in self.clients.missing]
 
     def line(self) -> dict[str, Any]:
         """The report as plain JSON values."""
-        line = self.model_dump(mode="json", by_alias=True)
+        line = self.model_dump(mode="json", by_alias=True) | {"seconds": round(self.seconds, 3)}
         for absence in (*line["clients"]["lost"], *line["clients"]["refused"]):
             if not absence["attempt"]:
                 del absence["attempt"]
@@ -125,35 +122,30 @@ class RoundReport(_Part):
             [replace(one, attempt=n) for n, attempt in enumerate(attempts, 1) for one in getattr(attempt.clients, kind)]
             for kind in ("lost", "refused")
         )
-        clients = Attendance(
-            asked=self.clients.asked, lost=[*lost, *self.clients.lost], refused=[*refused, *self.clients.refused]
+        missing = {"lost": [*lost, *self.clients.lost], "refused": [*refused, *self.clients.refused]}
+        moved = [report.traffic for report in (*attempts, self)]
+        up, down = (totals({n: pair[way] for n, pair in one.clients.items()} for one in moved) for way in (0, 1))
+        traffic = Traffic(
+            up=totals(one.up for one in moved),
+            down=totals(one.down for one in moved),
+            clients={client: (up[client], down[client]) for client in up},
         )
-        traffic = reduce(Traffic.__add__, [attempt.traffic for attempt in (*attempts, self)])
         seconds = sum(attempt.seconds for attempt in attempts) + self.seconds
+        clients = self.clients.model_copy(update=missing)
         return self.model_copy(update={"clients": clients, "traffic": traffic, "seconds": seconds})
 
-    @field_serializer("seconds")
-    def _rounded(self, seconds: float) -> float:
-        return round(seconds, 3)
+
+def totals(counts: Iterable[Mapping[Key, int]]) -> dict[Key, int]:
+    """For each key the sum of its counts."""
+    found = Counter[Key]()
+    for one in counts:
+        found.update(one)
+    return dict(found)
 
 
-def _sums(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
-
-
-def _by_width(values: Iterable[tuple[ClientSpec, Value]]) -> dict[str, list[Value]]:
-    """The clients' values for each width, low widths first."""
+def by_width(fold: Callable[[list[Value]], Value], values: Iterable[tuple[ClientSpec, Value]]) -> dict[str, Value]:
+    """The clients' values for each width, low widths first, as their sum or their mean."""
     groups: dict[str, list[Value]] = {}
     for client, value in sorted(values, key=lambda pair: (pair[0].width, pair[0].id)):
         groups.setdefault(str(client.width), []).append(value)
-    return groups
-
-
-def mean_by_width(values: Iterable[tuple[ClientSpec, float]]) -> dict[str, float]:
-    """Mean of the clients' values for each width."""
-    return {width: fmean(found) for width, found in _by_width(values).items()}
-
-
-def sum_by_width(values: Iterable[tuple[ClientSpec, int]]) -> dict[str, int]:
-    """Sum of the clients' values for each width."""
-    return {width: sum(found) for width, found in _by_width(values).items()}
+    return {width: fold(found) for width, found in groups.items()}

@@ -56,7 +56,7 @@ def serve(grid: Grid, settings: ServerSettings) -> RunResult:
         began = {"run": roll.brief.run, "path": str(session.rundir.path), "round": session.state.round + 1}
         event(log, "began", began)
         federation = patient(session.federation, settings)
-        result = replace(session, federation=federation).run(observer=Diary(transport), transport=transport)
+        result = replace(session, federation=federation).run(None, Diary(transport), transport=transport)
         event(log, "finished", {"weights_sha256": result.summary["weights_sha256"]})
         return result
     except BaseException as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,21 +34,22 @@ from prowd.runs.snapshots import Snapshots
 __all__ = [
     "Arrays",
     "Assembly",
-    "ClientsFactory",
     "as_arrays",
     "as_used",
     "assemble",
     "check_same",
+    "elsewhere",
     "federate",
     "load_data",
     "make_architecture",
     "make_partition",
     "prepare",
-    "slow_kernel",
+    "warn_if_slow",
 ]
 
+log = logging.getLogger(__name__)
+
 Arrays = dict[str, NDArray[Any]]
-WAYS_ON = "the file as it was, or a run in another directory"
 
 
 def as_arrays(data: object) -> Arrays | None:
@@ -79,7 +82,8 @@ def check_same(config: RunConfig, dataset: Dataset) -> RunConfig:
     if config.data_sha256 and config.data_sha256 != digest:
         raise DataError(f"data: {config.data} has content hash {digest}; accepted: {config.data_sha256}, as recorded")
     if config.method_sha256 and config.method_sha256 != code:
-        raise ConfigError(f"method: {config.method} has changed since the run was begun; accepted: {WAYS_ON}")
+        accepted = "the file as it was, or a run in another directory"
+        raise ConfigError(f"method: {config.method} has changed since the run was begun; accepted: {accepted}")
     return config.model_copy(update={"data_sha256": digest, "method_sha256": code})
 
 
@@ -90,20 +94,14 @@ def federate(
 
     The server's own images are the server's alone: whoever else assembles a federation leaves them out.
     """
+    horizon = config.rounds if config.decay == "cosine" else 0
     scene = Scene(
         architecture=architecture,
         clients=clients,
         seed=config.seed,
         uplink=config.uplink,
         rescale=config.rescale,
-        local=LocalSettings(
-            config.steps,
-            config.batch,
-            config.augment,
-            config.lowbit,
-            config.float32,
-            horizon=config.rounds if config.decay == "cosine" else 0,
-        ),
+        local=LocalSettings(config.steps, config.batch, config.augment, config.lowbit, config.float32, horizon),
         buffer=torch.empty(0) if buffer is None else buffer,
         device=torch.device(config.device),
         kernel=config.kernel,
@@ -194,40 +192,29 @@ def _with_validation(dataset: Dataset, count: int) -> Dataset:
     return replace(dataset, x_train=x[rest], y_train=y[rest], x_test=x[aside], y_test=y[aside])
 
 
-@dataclass(frozen=True)
-class ClientsFactory:
-    """Builds the devices anew in a worker process; data that is not in the cache, for all to map, travels along."""
-
-    config: RunConfig
-    arrays: Arrays | None
-    memories: Path
-    snapshots: Snapshots | None = None
-
-    @classmethod
-    def of(
-        cls, config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None
-    ) -> ClientsFactory:
-        """Prepare the devices of a federation for a journey to another process."""
-        if datasets.mapped(config.data):
-            return cls(config, None, memories, snapshots)
-        return cls(config, {name: getattr(dataset, name).numpy() for name in ARRAYS}, memories, snapshots)
-
-    def __call__(self) -> Clients:
-        """Load the data and build the devices."""
-        if self.arrays is None:
-            dataset = as_used(self.config, datasets.load(self.config.data, verify=False))
-        else:
-            dataset = datasets.from_arrays(**self.arrays, name=self.config.data)
-        return assemble(self.config, dataset).clients(self.memories, self.snapshots)
+def elsewhere(
+    config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None
+) -> Callable[[], Clients]:
+    """What builds the clients anew in a worker process; data that is not in the cache, for all to map, goes with it."""
+    arrays = None if datasets.mapped(config.data) else {name: getattr(dataset, name).numpy() for name in ARRAYS}
+    return partial(_build_again, config, arrays, memories, snapshots)
 
 
-def slow_kernel(scene: Scene) -> str | None:
-    """Why clients of at most 8 bits compute with the simulated kernel, where that was not asked for."""
+def _build_again(config: RunConfig, arrays: Arrays | None, memories: Path, snapshots: Snapshots | None) -> Clients:
+    if arrays is None:
+        dataset = as_used(config, datasets.load(config.data, verify=False))
+    else:
+        dataset = datasets.from_arrays(**arrays, name=config.data)
+    return assemble(config, dataset).clients(memories, snapshots)
+
+
+def warn_if_slow(scene: Scene) -> None:
+    """Say why clients of at most 8 bits compute with the simulated kernel, where that was not asked for."""
     narrow = sorted({str(client.width) for client in scene.clients if client.width.bits <= INT8_BITS})
     reason = why_not_int8(scene.device, scene.architecture) if narrow and scene.kernel != "simulated" else None
-    if reason is None:
-        return None
-    return f"{', '.join(narrow)} clients compute with the simulated kernel, which is slower: no int8 kernel, {reason}"
+    if reason:
+        slower = "clients compute with the simulated kernel, which is slower"
+        log.warning("%s %s: no int8 kernel, %s", ", ".join(narrow), slower, reason)
 
 
 def make_architecture(config: RunConfig, dataset: Dataset) -> Architecture:

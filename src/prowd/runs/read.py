@@ -10,9 +10,10 @@ import json
 import logging
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def read_plan(folder: Path) -> PlanRecord | None:
 
 def find_records(folder: Path) -> tuple[list[Record], list[str]]:
     """The run that a folder is, or all runs one or two levels down, and what is to be said of unreadable ones."""
-    if not _is_there(folder.is_dir):
+    if not isdir(folder):  # noqa: PTH112 - of a folder that is locked it says no, where Path.is_dir raises
         raise RunError(f"{folder} is not a directory; accepted: that of a run or of a comparison")
     paths = run_folders(folder)
     if not paths:
@@ -156,18 +157,10 @@ def find_records(folder: Path) -> tuple[list[Record], list[str]]:
 
 def run_folders(folder: Path, levels: int = 2) -> list[Path]:
     """The folder itself if it is a run, or else the runs in it, so many levels down; within a run there are none."""
-    if _is_there((folder / "config.toml").is_file):
+    if isfile(folder / "config.toml"):  # noqa: PTH113 - as above
         return [folder]
     inner = sorted(folder.glob("*")) if levels else []
     return [path for place in inner for path in run_folders(place, levels - 1)]
-
-
-def _is_there(check: Callable[[], bool]) -> bool:
-    """Whether something is there that may be looked at; a name may also be too long, or its folder locked."""
-    try:
-        return check()
-    except OSError:
-        return False
 
 
 def read_record(path: Path) -> Record:

@@ -17,7 +17,6 @@ from prowd.config.schema import RunConfig, load_config, validate
 from prowd.config.tables import override
 from prowd.data import Dataset, Progress
 from prowd.device.memory import forget_after
-from prowd.device.scene import Scene
 from prowd.errors import ConfigError, RunError
 from prowd.federation import engine
 from prowd.federation.engine import Federation
@@ -26,14 +25,14 @@ from prowd.federation.processes import available_cores
 from prowd.federation.transport import InProcess, Transport
 from prowd.methods import ServerState, find_method
 from prowd.runs.build import (
-    ClientsFactory,
     as_arrays,
     as_used,
     assemble,
     check_same,
+    elsewhere,
     load_data,
     prepare,
-    slow_kernel,
+    warn_if_slow,
 )
 from prowd.runs.directory import RunDir, check_free, weights_hash
 from prowd.runs.observe import Recorder, RunObserver
@@ -42,7 +41,7 @@ from prowd.runs.roster import Roster, mix_of
 from prowd.runs.snapshots import Snapshots
 from prowd.runs.summary import summarise
 
-__all__ = ["RunResult", "Session", "default_workers", "fresh_path", "warn_if_slow"]
+__all__ = ["RunResult", "Session", "default_workers", "fresh_path"]
 
 log = logging.getLogger(__name__)
 REAL = "a run of real devices; accepted: to go on with it on Flower (docs/deploy.md)"
@@ -151,18 +150,15 @@ class Session:
             raise
         return cls(config, federation, dataset, rundir, state)
 
-    def run(
-        self, workers: int | None = None, observer: RunObserver | None = None, transport: Transport | None = None
-    ) -> RunResult:
+    def run(self, workers: int | None = None, *observers: RunObserver, transport: Transport | None = None) -> RunResult:
         """Run the rounds that are left; each is on the disk before the next begins.
 
         Clients are simulated by ``workers`` processes, unless there is a transport that reaches them elsewhere.
         """
-        observer = observer or RunObserver()
         began = time.perf_counter()
         try:
             transport = transport or self._transport(default_workers(self.federation) if workers is None else workers)
-            recorder = Recorder(self.rundir, self.federation, self.snapshots, observer)
+            recorder = Recorder(self.rundir, self.federation, self.snapshots, observers)
             recorder.began(self.config, self.state, provenance())
             state = engine.run(self.federation, self.state, transport, recorder)
             lines = self.rundir.lines()
@@ -174,7 +170,8 @@ class Session:
             if transport is not None:
                 transport.close()
             self.rundir.release()
-            observer.close()
+            for observer in observers:
+                observer.close()
 
     @property
     def snapshots(self) -> Snapshots:
@@ -186,14 +183,7 @@ class Session:
     def _transport(self, workers: int) -> Transport:
         if workers == 1:
             return InProcess(assemble(self.config, self.dataset).clients(self.rundir.memories, self.snapshots))
-        return ProcessPool(workers, ClientsFactory.of(self.config, self.dataset, self.rundir.memories, self.snapshots))
-
-
-def warn_if_slow(scene: Scene) -> None:
-    """Say once, in one line, that the fast kernel can't be had."""
-    reason = slow_kernel(scene)
-    if reason:
-        log.warning(reason)
+        return ProcessPool(workers, elsewhere(self.config, self.dataset, self.rundir.memories, self.snapshots))
 
 
 def default_workers(federation: Federation) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prowd.config.schema import RunConfig
 from prowd.device.scene import Scene
-from prowd.federation.report import RoundReport
+from prowd.federation.report import RoundReport, totals
 from prowd.methods import find_method
 
 __all__ = ["latest", "summarise", "weighted_mean"]
@@ -31,7 +31,7 @@ def summarise(config: RunConfig, scene: Scene, lines: Sequence[RoundReport], wei
         "rounds": len(lines),
         "accuracy": accuracy,
         "average_accuracy": {when: weighted_mean(mix, found) for when, found in accuracy.items()},
-        "bytes": {way: _totals(getattr(line.traffic, way) for line in lines) for way in ("up", "down")},
+        "bytes": {way: totals(getattr(line.traffic, way) for line in lines) for way in ("up", "down")},
         "clients_lost": sum(len(line.clients.lost) for line in lines),
         "clients_refused": sum(len(line.clients.refused) for line in lines),
         "weights_sha256": weights_sha256,
@@ -51,10 +51,3 @@ def weighted_mean(counts: Mapping[str, int], accuracy: Mapping[str, float]) -> f
     """Mean of the widths' accuracies, each counted by its clients."""
     total = sum(counts[width] for width in accuracy)
     return sum(counts[width] * value for width, value in accuracy.items()) / total if total else None
-
-
-def _totals(rounds: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    totals = Counter[str]()
-    for sizes in rounds:
-        totals.update(sizes)
-    return dict(totals)

@@ -12,7 +12,7 @@ import pytest
 
 from prowd.device.scene import ClientSpec
 from prowd.errors import WireError
-from prowd.federation.admission import ALLOWANCE, admit
+from prowd.federation.inbox import ALLOWANCE, admit
 from prowd.methods import FedAvg, Local, Method
 from prowd.numbers.bits import FLOAT32
 from prowd.numbers.quantize import QTensor

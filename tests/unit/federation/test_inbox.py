@@ -53,7 +53,7 @@ def test_the_first_reply_counts(replies: dict[int, bytes]) -> None:
     used, found = report(inbox)
     assert used == [0, 1, 2]
     assert found.clients.refused == [
-        Absence(0, "int8", "2 more replies than the one that was asked for; the first counts"),
+        Absence(0, "int8", "2 more replies than the one asked for; the first counts"),
     ]
     assert found.clients.lost == []
     assert found.traffic.up["int8"] == len(replies[0]) + len(replies[2])
@@ -64,7 +64,7 @@ def test_what_follows_a_refusal_is_not_looked_at(replies: dict[int, bytes]) -> N
     assert used == [1]
     assert found.clients.refused == [
         Absence(0, "int8", "no message"),
-        Absence(0, "int8", "1 more replies than the one that was asked for; the first counts"),
+        Absence(0, "int8", "1 more replies than the one asked for; the first counts"),
     ]
     assert found.clients.lost == [Absence(2, "int8", "no reply")]
     assert found.traffic.up == {"float32": len(replies[1])}

@@ -75,11 +75,11 @@ def rundir(tmp_path: Path) -> Iterator[RunDir]:
 
 
 def recorder(
-    rundir: RunDir, method: Method | None = None, rounds: Rounds = "auto", observer: RunObserver | None = None
+    rundir: RunDir, method: Method | None = None, rounds: Rounds = "auto", observers: Sequence[RunObserver] = ()
 ) -> Recorder:
     federation = Federation(MIX, method or FedAvg(), rounds=9, cohort=4)
     snapshots = Snapshots(rundir.path / "snapshots", rounds, federation.rounds)
-    return Recorder(rundir, federation, snapshots, observer or RunObserver())
+    return Recorder(rundir, federation, snapshots, observers)
 
 
 def state(round_: int) -> ServerState:
@@ -97,7 +97,7 @@ def report(round_: int) -> RoundReport:
 
 def test_the_beginning_is_written_down_before_the_observer_is_told(rundir: RunDir) -> None:
     diary = Diary(rundir.path)
-    recorder(rundir, observer=diary).began(RunConfig(name="mine"), state(0), {"version": "1"})
+    recorder(rundir, observers=[diary]).began(RunConfig(name="mine"), state(0), {"version": "1"})
     assert diary.entries == [("began", "mine", 9, 0, ["provenance.json", "snapshots/round-000000.safetensors"])]
     assert read_sessions(rundir.path / "provenance.json") == [{"version": "1", "method": "fedavg", "round": 0}]
     assert read_snapshot(server_files(rundir.path / "snapshots")[0]).values[f"{MODEL}fc.weight"].tolist() == [0] * 4
@@ -105,7 +105,7 @@ def test_the_beginning_is_written_down_before_the_observer_is_told(rundir: RunDi
 
 def test_a_resume_is_written_down_and_takes_no_sample(rundir: RunDir) -> None:
     diary = Diary(rundir.path)
-    given = recorder(rundir, observer=diary)
+    given = recorder(rundir, observers=[diary])
     for round_ in (0, 5, 9):
         given.began(RunConfig(), state(round_), {"round": "is not the caller's to say"})
     assert [session["round"] for session in read_sessions(rundir.path / "provenance.json")] == [0, 5], (
@@ -117,7 +117,7 @@ def test_a_resume_is_written_down_and_takes_no_sample(rundir: RunDir) -> None:
 
 def test_a_round_is_on_the_disk_before_the_observer_is_told(rundir: RunDir) -> None:
     diary = Diary(rundir.path)
-    given = recorder(rundir, observer=diary)
+    given = recorder(rundir, observers=[diary])
     given.replied(1, 1, 4)
     given.aggregated(state(1), updates(0, 1))
     assert diary.entries == [("replied", 1, 1, 4)], "of aggregation the observer is not told"
@@ -139,6 +139,22 @@ def test_a_round_is_on_the_disk_before_the_observer_is_told(rundir: RunDir) -> N
     restored = rundir.restore()
     assert restored is not None
     assert restored.round == 1
+
+
+def test_several_observers_are_notified_in_their_order_and_all_may_remark(rundir: RunDir) -> None:
+    entries: list[tuple[Any, ...]] = []
+
+    class Second(Diary):
+        def remarks(self, report: RoundReport) -> Mapping[str, Any]:
+            return {"wind": "none"}
+
+    both = recorder(rundir, observers=[Diary(rundir.path, entries), Second(rundir.path, entries)])
+    both.began(RunConfig(), state(0), {})
+    both.replied(1, 1, 4)
+    both.finished(report(1), state(1))
+    assert [entry[0] for entry in entries] == ["began", "began", "replied", "replied", "finished", "finished"]
+    (line,) = (found.line() for found in rundir.lines())
+    assert (line["weather"], line["wind"]) == ("fine", "none")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +206,7 @@ def test_a_disk_that_is_full_is_an_error_that_names_the_round(rundir: RunDir, mo
         raise OSError(28, "No space left on device")
 
     diary = Diary(rundir.path)
-    given = recorder(rundir, observer=diary)
+    given = recorder(rundir, observers=[diary])
     for part in ("append", "checkpoint"):
         with monkeypatch.context() as patch:
             patch.setattr(RunDir, part, full)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -398,14 +399,14 @@ def test_what_is_no_folder_is_an_error(name: str, tmp_path: Path) -> None:
 def test_a_folder_that_is_locked_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("mine", "theirs"):
         finished(tmp_path / name)
-    is_file = Path.is_file
+    stat = os.stat
 
-    def locked(self: Path) -> bool:
-        if self.parent.name == "theirs":
-            raise PermissionError(13, "Permission denied", str(self))
-        return is_file(self)
+    def locked(path: Any, **how: Any) -> os.stat_result:
+        if Path(path).parent.name == "theirs":
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **how)
 
-    monkeypatch.setattr(Path, "is_file", locked)
+    monkeypatch.setattr(os, "stat", locked)
     assert names(tmp_path) == ["mine"]
 
 
