@@ -62,18 +62,6 @@ def test_a_failure_is_forgotten_when_its_run_is_tried_again(tmp_path: Path, monk
     assert during == [{}, {}]
 
 
-def test_a_run_without_accuracies_is_among_the_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = plan(tmp_path / "out", "fedavg")
-    found.runs[0].path.mkdir(parents=True)
-    facts: dict[str, Any] = {"rounds": 3, "accuracy": {}, "bytes": {}, "weights_sha256": ""}
-    facts["average_accuracy"] = {"received": None, "trained": None}
-    (found.runs[0].path / "summary.json").write_text(json.dumps(facts), "utf-8")
-    monkeypatch.setattr(runner, "execute", lambda *_, **__: {})
-    make(found, 1, ComparisonObserver())
-    assert list(written(found)["failures"]) == ["fedavg-seed0"]
-    assert "reports no accuracy" in written(found)["failures"]["fedavg-seed0"]
-
-
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     found = make_plan(config_file(tmp_path), {}, ["fedavg"], [0], out=tmp_path / "file" / "out")

@@ -91,6 +91,7 @@ def play(monkeypatch: pytest.MonkeyPatch, lines: Callable[[int], list[Message | 
 @pytest.mark.parametrize(
     ("count", "cores", "workers"),
     [
+        (0, 2, []),  # nothing to do takes no process
         (1, 1, [1]),
         (3, 1, [1, 1, 1]),
         (3, 3, [1, 1, 1]),
@@ -162,9 +163,3 @@ def test_an_interrupt_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(KeyboardInterrupt):
         execute(runs(3), 2, Impatient())
     assert [(process.killed, process.joined) for process in stage.processes] == [(True, True)] * 2
-
-
-def test_nothing_to_do_takes_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = play(monkeypatch, lambda _: [DONE])
-    assert execute([], 2, ComparisonObserver()) == {}
-    assert stage.processes == []

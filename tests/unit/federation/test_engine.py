@@ -14,7 +14,6 @@ from prowd.errors import RunError
 from prowd.federation import engine
 from prowd.federation.engine import Federation, run, run_round, sample
 from prowd.federation.report import Absence, Accuracy, Attendance, RoundReport, Traffic
-from prowd.federation.transport import Refusal, Silence
 from prowd.methods import FedAvg, ServerState
 from prowd.numbers.bits import FLOAT32
 from prowd.wire import Update, decode_update, encode_update
@@ -180,18 +179,3 @@ def test_who_is_left_out_is_said_with_the_reason() -> None:
         "round 7: client 1 (int8) left out: no reply",
         "round 7, attempt 3: client 2 (float32) left out: too long",
     ]
-
-
-def test_a_silence_says_why(tmp_path: Path, start: ServerState) -> None:
-    class Talking(FakeTransport):
-        def exchange(self, parcels):  # type: ignore[no-untyped-def]
-            yield from super().exchange(parcels)
-            yield 0, Silence("its battery is empty")
-            yield 1, Refusal("it sent a picture")
-
-    given = federation()
-    whole = answers(given, tmp_path)
-    report, state = run_round(given, start, Talking(without(whole, 0, 1, 2)))
-    assert report.clients.lost == [Absence(0, "int8", "its battery is empty"), Absence(2, "int8", "no reply")]
-    assert report.clients.refused == [Absence(1, "float32", "it sent a picture")]
-    assert same(state.model, run_round(given, start, FakeTransport(without(whole, 0, 1, 2)))[1].model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -192,15 +191,6 @@ def test_a_method_that_lifts_nothing_says_of_whom_to_nobody(rundir: RunDir) -> N
     assert [(one.client, list(one.values)) for one in found] == [(-1, [f"{MODEL}fc.weight"])] * 2
 
 
-def test_an_option_that_is_called_stages_lifts_nothing(rundir: RunDir) -> None:
-    @dataclass(frozen=True)
-    class Staged(FedAvg):
-        stages: int = 3
-
-    recorder(rundir, Staged()).aggregated(state(1), updates(1))
-    assert read_snapshot(server_files(rundir.path / "snapshots")[1]).client == -1
-
-
 def test_a_disk_that_is_full_is_an_error_that_names_the_round(rundir: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -218,15 +208,3 @@ def test_a_disk_that_is_full_is_an_error_that_names_the_round(rundir: RunDir, mo
     with pytest.raises(RunError, match=rf"^{rundir.path} cannot be written: .*No space left on device$"):
         given.began(RunConfig(), state(0), {})
     assert diary.entries == [], "what is not saved has not happened"
-
-
-def test_an_observer_that_does_nothing_adds_nothing(rundir: RunDir) -> None:
-    given = recorder(rundir)
-    given.began(RunConfig(), state(0), {})
-    given.replied(1, 1, 4)
-    given.aggregated(state(1), updates(0))
-    traffic = Traffic(up={}, down={}, clients={0: (0, 7), 2: (30, 9)})
-    given.finished(report(1).model_copy(update={"traffic": traffic}), state(1))
-    (line,) = [json.loads(text) for text in (rundir.path / "rounds.jsonl").read_text("utf-8").splitlines()]
-    assert line["bytes"] == {"up": {}, "down": {}, "clients": {"0": [0, 7], "2": [30, 9]}}
-    assert set(line) == set(report(1).line())

@@ -145,16 +145,6 @@ def test_one_flipped_bit_is_noticed(rundir: RunDir) -> None:
     assert_same(rundir.restore(), state(2))
 
 
-def test_a_run_goes_on_after_a_fall_back(rundir: RunDir) -> None:
-    after(rundir, 3)
-    truncate(checkpoint(rundir, 3))
-    rundir.restore()
-    rundir.append(line(3))
-    rundir.checkpoint(state(3))
-    assert_same(rundir.restore(), state(3))
-    assert seen(rundir) == [1, 2, 3]
-
-
 def test_the_damage_of_all_checkpoints_is_an_error(rundir: RunDir) -> None:
     after(rundir, 3)
     for round_ in (2, 3):
@@ -208,14 +198,6 @@ def test_what_is_left_of_an_unfinished_write_does_no_harm(rundir: RunDir) -> Non
     (rundir.path / "checkpoints" / ".round-000003.json.0123.tmp").write_text("{", "utf-8")
     (rundir.path / "checkpoints" / "round-000003.safetensors").write_bytes(b"half")
     assert_same(rundir.restore(), state(2))
-
-
-def test_the_summary_and_the_configuration_can_be_replaced(rundir: RunDir) -> None:
-    for text in ("first", "second"):
-        rundir.write_config(text)
-        rundir.write_summary({"is": text})
-        assert (rundir.path / "config.toml").read_text("utf-8") == text
-        assert json.loads((rundir.path / "summary.json").read_text("utf-8")) == {"is": text}
 
 
 def test_the_hash_does_not_depend_on_order_or_layout() -> None:

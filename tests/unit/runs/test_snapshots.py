@@ -187,16 +187,6 @@ def test_the_server_s_weights_are_floats_and_say_whose_were_lifted(tmp_path: Pat
     assert set(lifted.values) - set(plain.values) == {f"{BLOCKS}0/a.weight"}
 
 
-def test_a_later_file_takes_the_place_of_an_earlier(tmp_path: Path) -> None:
-    given = Snapshots(tmp_path)
-    for value in (1.0, 2.0):
-        given.keep_client(1, 0, {"a.weight": floats(value)})
-        given.keep_server(1, {"a.weight": torch.tensor([value])})
-    assert len(list(tmp_path.iterdir())) == 2
-    assert float(read_snapshot(client_files(tmp_path)[1][0]).values["a.weight"]) == 2
-    assert float(read_snapshot(server_files(tmp_path)[1]).values[f"{MODEL}a.weight"]) == 2
-
-
 def test_files_are_found_by_round_and_client(tmp_path: Path) -> None:
     given = Snapshots(tmp_path / "snapshots")
     assert (server_files(given.folder), client_files(given.folder)) == ({}, {}), "before there are any"
