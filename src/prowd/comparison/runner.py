@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +84,12 @@ def make(plan: Plan, cores: int, observer: ComparisonObserver, make_observer: Ma
     """Make what is missing of a plan's runs, and write the tables of all that are finished."""
     write_plan(plan, {})
     missing = [run for run in plan.runs if not run.is_finished]
-    failed = execute(missing, cores, observer, make_observer)
+    try:
+        failed = execute(missing, cores, observer, make_observer)
+    except RunError:
+        if [file.name for file in plan.path.iterdir()] == [PLAN]:  # no run could even begin
+            shutil.rmtree(plan.path)
+        raise
     failures = {run.path.name: reason for run, reason in failed.items()}
     for run in plan.runs:
         summary = run.summary()

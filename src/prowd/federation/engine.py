@@ -116,10 +116,10 @@ def run_round(
     admitted = admit_all(federation.scene, federation.method, round_, cohort, inbox)
     report = sum_up(round_, cohort, parcels, inbox, admitted, measurers)
     if len(admitted.updates) < federation.quorum:
-        report = report.model_copy(update={"seconds": time.perf_counter() - began})
+        report = report.model_copy(update={"seconds": round(time.perf_counter() - began, 3)})
         raise QuorumError(report, len(admitted.updates), federation.quorum)
     state = federation.method.aggregate(federation.scene, state, admitted.updates)  # 9-11: the method's own lines
-    noted = {"notes": _plain(federation.method, state), "seconds": time.perf_counter() - began}
+    noted = {"notes": _plain(federation.method, state), "seconds": round(time.perf_counter() - began, 3)}
     state = replace(state, round=round_, notes={})
     observer.aggregated(state, admitted.updates)
     return report.model_copy(update=noted), state

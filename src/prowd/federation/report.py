@@ -110,7 +110,7 @@ class RoundReport(_Part):
 
     def line(self) -> dict[str, Any]:
         """The report as plain JSON values."""
-        line = self.model_dump(mode="json", by_alias=True) | {"seconds": round(self.seconds, 3)}
+        line = self.model_dump(mode="json", by_alias=True)
         for absence in (*line["clients"]["lost"], *line["clients"]["refused"]):
             if not absence["attempt"]:
                 del absence["attempt"]
@@ -130,7 +130,7 @@ class RoundReport(_Part):
             down=totals(one.down for one in moved),
             clients={client: (up[client], down[client]) for client in up},
         )
-        seconds = sum(attempt.seconds for attempt in attempts) + self.seconds
+        seconds = round(sum(attempt.seconds for attempt in attempts) + self.seconds, 3)
         clients = self.clients.model_copy(update=missing)
         return self.model_copy(update={"clients": clients, "traffic": traffic, "seconds": seconds})
 

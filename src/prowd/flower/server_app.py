@@ -156,6 +156,6 @@ class Diary(RunObserver):
         outcome = {
             "round": report.round,
             "accuracy": dict(report.accuracy.trained),
-            "seconds": round(report.seconds, 3),
+            "seconds": report.seconds,
         }
         event(log, "round", {**outcome, **traffic, **missing})

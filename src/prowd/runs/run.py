@@ -176,9 +176,8 @@ class Session:
     @property
     def snapshots(self) -> Snapshots:
         """Where samples of weights are kept for figures."""
-        config = self.config
-        entries, cohort = config.snapshot_entries, self.federation.cohort
-        return Snapshots(self.rundir.path / "snapshots", config.snapshots, config.rounds, entries, cohort)
+        config, folder = self.config, self.rundir.path / "snapshots"
+        return Snapshots(folder, config.snapshots, config.rounds, config.snapshot_entries, self.federation.cohort)
 
     def _transport(self, workers: int) -> Transport:
         if workers == 1:
@@ -188,9 +187,7 @@ class Session:
 
 def default_workers(federation: Federation) -> int:
     """One worker for each core, no more than there are clients; one on an accelerator, which they would share."""
-    if federation.scene.device.type != "cpu":
-        return 1
-    return max(1, min(available_cores(), federation.cohort))
+    return max(1, min(available_cores(), federation.cohort)) if federation.scene.device.type == "cpu" else 1
 
 
 def _check_fits(state: ServerState, fresh: ServerState, path: Path) -> None:
