@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from prowd.data import Progress
     from prowd.device.training import Model
     from prowd.numbers.bits import Bitwidth
-    from prowd.runs.observe import Observers
+    from prowd.runs.observe import RunObserver
     from prowd.runs.run import RunResult, Session
 
 __all__ = ["compare", "convert", "make_comparison", "observers_for", "open_session", "plan_comparison", "run"]
@@ -58,18 +58,17 @@ def run(
     _check_workers(workers)
     observers = observers_for(Console() if progress else None, tensorboard=tensorboard)
     session = open_session(source, settings, out=out, resume=resume, data=data, model=model)
-    return session.run(workers, observers)
+    return session.run(workers, *observers)
 
 
-def observers_for(console: Console | None, *, tensorboard: bool) -> Observers:
+def observers_for(console: Console | None, *, tensorboard: bool) -> list[RunObserver]:
     """Those that show a run on the console, and write it for TensorBoard, where that is wanted."""
-    from prowd.runs.observe import Observers
     from prowd.views.console import RunView
     from prowd.views.tensorboard import TensorBoard
 
     views = [RunView(console)] if console is not None else []
     boards = [TensorBoard()] if tensorboard else []
-    return Observers(*views, *boards)
+    return [*views, *boards]
 
 
 def open_session(

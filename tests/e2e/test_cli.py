@@ -11,7 +11,7 @@ from filelock import FileLock
 
 import prowd
 from prowd.config.schema import load_config
-from prowd.runs.directory import read_sessions
+from prowd.runs.read import read_sessions
 from tests.runs import (
     ROUND_KEYS,
     ask,

@@ -20,7 +20,8 @@ from prowd.flower.demo import follow, run_config, start_nodes, wait_for_nodes
 from prowd.flower.keys import make_node_key
 from prowd.flower.processes import LocalFederation, local_federation
 from prowd.numbers.bits import parse_mix
-from prowd.runs.directory import read_sessions, weights_hash
+from prowd.runs.directory import weights_hash
+from prowd.runs.read import read_sessions
 
 from .federations import children_of, lines_of, outcome, until
 

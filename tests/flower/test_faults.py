@@ -18,7 +18,7 @@ from prowd.federation.transport import Reply
 from prowd.flower.control import Control
 from prowd.flower.demo import run_config, wait_for_nodes
 from prowd.flower.processes import LocalFederation, Values, local_federation
-from prowd.runs.build import assemble, make_clients, prepare
+from prowd.runs.build import assemble, prepare
 from prowd.runs.directory import weights_hash
 from prowd.wire import Parcel, decode_task
 
@@ -115,8 +115,8 @@ def replayed(path: Path) -> Mapping[str, Any]:
         for line in lines_of(path)
     }
     config, dataset = prepare(path / "config.toml", {})
-    federation, _ = assemble(config, dataset)
-    clients = make_clients(config, dataset, path / "replayed")
+    assembly = assemble(config, dataset)
+    federation, clients = assembly.federation, assembly.clients(path / "replayed")
     state = federation.method.init(federation.scene)
     return engine.run(federation, state, Only(clients, used), engine.Observer()).model
 

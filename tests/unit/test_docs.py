@@ -213,7 +213,7 @@ def test_the_method_of_contributing_works(tmp_path: Path) -> None:
     method, given = names["WidthMean"](), scene(INT8, INT8, FLOAT32)
     federation = Federation(given, method, rounds=1, cohort=3)
     report, state = run_round(federation, method.init(given), FakeTransport(honest(given, method, tmp_path)))
-    assert not report.refused
+    assert not report.clients.refused
     assert not same(state.model, method.init(given).model)
 
 

@@ -81,7 +81,7 @@ def run(
     with download_bar(console) as progress:
         session = open_session(config, settings, out=out, resume=resume, progress=progress)
     try:
-        result = session.run(workers, observers)
+        result = session.run(workers, *observers)
     except KeyboardInterrupt:
         again = ["prowd", "run", "--resume", str(session.rundir.path), *["--tensorboard"] * tensorboard]
         exit_interrupted(console, "finished rounds are saved", again)

@@ -15,7 +15,6 @@ from typing import Any
 from platformdirs import user_state_path
 
 from prowd import data as datasets
-from prowd.config.options import make_method
 from prowd.config.schema import RunConfig, validate
 from prowd.config.tables import override
 from prowd.data import Dataset
@@ -27,7 +26,7 @@ from prowd.federation.client import ClientRuntime
 from prowd.methods import METHODS, Device
 from prowd.nets import Architecture
 from prowd.numbers.bits import Bitwidth, parse_mix
-from prowd.runs.build import as_used, make_partition, make_scene
+from prowd.runs.build import as_used, federate, make_partition
 
 __all__ = ["Node", "read_run"]
 
@@ -76,16 +75,15 @@ class Node:
     def introduce(self, config: RunConfig) -> ClientSpec:
         """Who it is in a run; its data must fit the network and, where it is a share, be the server's."""
         config, dataset = self._own(config), self._load(config, verify=True)
-        make_scene(config, _network(config, dataset), ())
+        federate(config, _network(config, dataset), ())
         return self._device(config, dataset, run="").spec
 
     def runtime(self, config: RunConfig, run: str) -> ClientRuntime:
         """The device in a run, ready to answer tasks."""
         config, dataset = self._own(config), self._load(config, verify=False)
         clients = tuple(ClientSpec(n, width, 0) for n, width in enumerate(parse_mix(config.clients)))
-        scene = make_scene(config, _network(config, dataset), clients)
-        method = make_method(config.method, config.options)
-        return ClientRuntime(scene, method, self._device(config, dataset, run))
+        federation = federate(config, _network(config, dataset), clients)
+        return ClientRuntime(federation.scene, federation.method, self._device(config, dataset, run))
 
     def _own(self, config: RunConfig) -> RunConfig:
         """The settings with what is this machine's to say."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 import time
 from collections import Counter
@@ -18,8 +17,8 @@ from prowd.federation.engine import Federation
 from prowd.federation.report import RoundReport
 from prowd.methods import ServerState
 from prowd.numbers.bits import parse_mix
-from prowd.runs.directory import read_lines
 from prowd.runs.observe import RunObserver
+from prowd.runs.read import read_lines
 from prowd.runs.summary import weighted_mean
 
 __all__ = ["FOLDER", "Scalars", "TensorBoard", "load_writer", "observe_comparison", "write_events"]
@@ -70,9 +69,9 @@ class TensorBoard(RunObserver):
     def write(self, config: RunConfig, path: Path) -> None:
         """Put what a run's directory holds in the place of older event files."""
         self.folder = self.folder or path / FOLDER
-        lines = read_lines(path / "rounds.jsonl")
+        lines, _ = read_lines(path / "rounds.jsonl")
         self.scalars = Scalars(config.clients)
-        self.clock = time.time() - sum(line["seconds"] for line in lines)
+        self.clock = time.time() - sum(line.seconds for line in lines)
         with self._on_the_disk():
             for old in self.folder.glob(EVENTS):
                 old.unlink()
@@ -86,7 +85,7 @@ class TensorBoard(RunObserver):
     def finished(self, report: RoundReport, state: ServerState) -> None:
         """Write the round, at once, for a TensorBoard that is open."""
         with self._on_the_disk():
-            self._add(json.loads(json.dumps(report.line())))
+            self._add(report)
             self.writer.flush()
 
     def close(self) -> None:
@@ -96,11 +95,11 @@ class TensorBoard(RunObserver):
             if writer is not None:
                 writer.close()
 
-    def _add(self, line: Mapping[str, Any]) -> None:
+    def _add(self, line: RoundReport) -> None:
         """A round, at the time at which it would have ended had the run never been stopped."""
-        self.clock += line["seconds"]
+        self.clock += line.seconds
         for tag, value in self.scalars.of(line).items():
-            self.writer.add_scalar(tag, value, line["round"], self.clock)
+            self.writer.add_scalar(tag, value, line.round, self.clock)
 
     @contextmanager
     def _on_the_disk(self) -> Iterator[None]:
@@ -118,19 +117,21 @@ class Scalars:
         self.latest: dict[str, dict[str, float]] = {when: {} for when in ACCURACY}
         self.moved = {"up": 0, "down": 0}
 
-    def of(self, line: Mapping[str, Any]) -> dict[str, float]:
+    def of(self, line: RoundReport) -> dict[str, float]:
         """The scalars of the next round."""
         found: dict[str, float] = {}
         for when, section in ACCURACY.items():
-            found |= _under(section, line["accuracy"][when] | self._average(when, line["accuracy"][when]))
-        found |= _under("loss", line["loss"])
+            measured = getattr(line.accuracy, when)
+            found |= _under(section, measured | self._average(when, measured))
+        found |= _under("loss", line.loss)
         for way in self.moved:
-            self.moved[way] += sum(line["bytes"][way].values())
-            found |= _under(f"bytes {way}", line["bytes"][way])
+            sizes = getattr(line.traffic, way)
+            self.moved[way] += sum(sizes.values())
+            found |= _under(f"bytes {way}", sizes)
         found |= _under(TOTALS, {way: moved / 1e6 for way, moved in self.moved.items()})
-        found |= _under("clients", {what: len(line["clients"][what]) for what in ("lost", "refused")})
-        found |= {_note_tag(path): value for path, value in _numbers(line["notes"])}
-        return found | {"round/seconds": line["seconds"]}
+        found |= _under("clients", {what: len(getattr(line.clients, what)) for what in ("lost", "refused")})
+        found |= {_note_tag(path): value for path, value in _numbers(line.notes)}
+        return found | {"round/seconds": line.seconds}
 
     def _average(self, when: str, measured: Mapping[str, float]) -> dict[str, float]:
         """Of all clients, by the last accuracy of their width, as in summary.json; none where nothing was measured."""

@@ -30,7 +30,7 @@ from prowd.flower import post, roll, server_app, transport
 from prowd.flower.client_app import app
 from prowd.flower.records import TRAIN, Brief, pack_update, unpack_task, unpack_update
 from prowd.flower.settings import ServerSettings
-from prowd.runs.build import make_clients
+from prowd.runs.build import assemble
 from prowd.runs.run import RunResult, Session
 from prowd.wire import Parcel, Update, decode_task, decode_update, encode_update
 
@@ -280,7 +280,7 @@ def expected(*absent: tuple[int, int], **settings: Any) -> str:
     """The hash of the weights that the same run comes to in one process, without some (client, round)."""
     with tempfile.TemporaryDirectory() as folder:
         session = Session.start("quick", {**TINY, **settings}, out=Path(folder) / "run")
-        clients = make_clients(session.config, session.dataset, session.rundir.memories)
+        clients = assemble(session.config, session.dataset).clients(session.rundir.memories)
         result = session.run(transport=Without(InProcess(clients), frozenset(absent)))
     found: str = result.summary["weights_sha256"]
     return found

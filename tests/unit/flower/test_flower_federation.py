@@ -19,7 +19,7 @@ from prowd.errors import ConfigError, RunError
 from prowd.flower import server_app
 from prowd.flower.records import Brief, Introduction
 from prowd.flower.status import read_status
-from prowd.runs.directory import read_sessions
+from prowd.runs.read import read_sessions
 from prowd.runs.run import Session
 from tests.runs import ROUND_KEYS, rounds, run_tiny
 from tests.unit.flower.fakes import (

@@ -134,7 +134,7 @@ def test_a_simulated_node_is_the_client_of_its_partition() -> None:
 
 
 def test_a_share_is_that_of_the_simulation() -> None:
-    federation, _ = assemble(plain(), load_data(plain()))
+    federation = assemble(plain(), load_data(plain())).federation
     for client in federation.scene.clients:
         node = Node.read(says(client=client.id, width=str(client.width)), plain())
         assert node.introduce(plain()) == client
@@ -271,7 +271,7 @@ def ask(kind: str, content: RecordDict, node: dict[str, Any]) -> RecordDict:
 def task(method: str = "fedavg", client: int = 0, round_: int = 1, **changes: Any) -> Parcel:
     """The first task of a run."""
     config = read_run(text_of(method))
-    federation, _ = assemble(config, load_data(config))
+    federation = assemble(config, load_data(config)).federation
     scene = federation.scene
     weights = federation.method.dispatch(scene, federation.method.init(scene), scene.clients[client])
     made = Task(round_, config.seed, client, weights, {MEASURE_RECEIVED: 1.0, MEASURE_TRAINED: 1.0})
@@ -359,7 +359,7 @@ Weights = Mapping[str, QTensor]
 
 def first() -> Weights:
     config = plain()
-    federation, _ = assemble(config, load_data(config))
+    federation = assemble(config, load_data(config)).federation
     scene = federation.scene
     return federation.method.dispatch(scene, federation.method.init(scene), scene.clients[0])
 

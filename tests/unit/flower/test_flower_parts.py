@@ -230,6 +230,7 @@ def test_stderr_is_logged_to_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 LINE: dict[str, Any] = {
     "round": 1,
+    "accuracy": {},
     "bytes": {"up": {"int8": 5}, "down": {"int8": 7}},
     "devices": [
         {"client": 0, "node": "9", "status": "ok", "up": 5, "down": 7, "seconds": 1.5},
@@ -248,7 +249,7 @@ def run_directory(folder: Path, *lines: Mapping[str, Any], roster: bytes | None 
 
 def test_status_is_of_all_rounds(tmp_path: Path) -> None:
     (first, second), lines = read_status(run_directory(tmp_path, LINE, LATER))
-    assert [line["round"] for line in lines] == [1, 2]
+    assert [line.round for line in lines] == [1, 2]
     assert (first.client, first.width, first.node, first.asked, first.used) == (0, "int8", "9", 1, 1)
     assert (first.up, first.down, first.seconds, first.trouble) == (5, 7, 1.5, "")
     assert (second.width, second.node, second.asked, second.used) == ("float32", "8", 2, 0)
@@ -287,6 +288,7 @@ def test_a_demonstration_tells_each_round_once(tmp_path: Path) -> None:
     line = {
         "round": 1,
         "accuracy": {"trained": {"int8": 0.5}},
+        "bytes": {"up": {}, "down": {}},
         "devices": [{"status": s} for s in ("ok", "lost", "ok")],
     }
     (tmp_path / "rounds.jsonl").write_text(json.dumps(line) + "\n", "utf-8")

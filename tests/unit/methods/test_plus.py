@@ -13,7 +13,7 @@ import torch
 from prowd.device.scene import Scene
 from prowd.device.training import build_model, fit
 from prowd.errors import ConfigError, WireError
-from prowd.federation.admission import admit
+from prowd.federation.inbox import admit
 from prowd.methods import FedAvg, FedPaq, Method, ProWDPlus, ServerState
 from prowd.numbers.bits import FLOAT32, Bitwidth
 from prowd.numbers.quantize import QTensor

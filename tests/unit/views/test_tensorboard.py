@@ -17,9 +17,8 @@ from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignor
 
 from prowd.config.schema import RunConfig
 from prowd.errors import ProwdError, RunError
-from prowd.federation.report import Absence, RoundReport
+from prowd.federation.report import Absence, Accuracy, Attendance, RoundReport, Traffic
 from prowd.methods import ServerState
-from prowd.runs.observe import Observers, RunObserver
 from prowd.views.tensorboard import CHARTS, SECTIONS, Scalars, TensorBoard, load_writer, write_events
 from tests.runs import ask
 
@@ -28,26 +27,23 @@ STATE = ServerState(1, {})
 
 def report(round_: int = 1, **changes: Any) -> RoundReport:
     values: dict[str, Any] = {
-        "received": {"int8": 0.25, "float32": 0.5},
-        "trained": {"int8": 0.5, "float32": 0.75},
+        "accuracy": Accuracy(received={"int8": 0.25, "float32": 0.5}, trained={"int8": 0.5, "float32": 0.75}),
         "loss": {"int8": 2.0, "float32": 1.0},
-        "bytes_up": {"int8": 100, "float32": 400},
-        "bytes_down": {"int8": 500, "float32": 600},
-        "asked": 4,
-        "lost": [Absence(3, "float32", "gone")],
+        "traffic": Traffic(up={"int8": 100, "float32": 400}, down={"int8": 500, "float32": 600}),
+        "clients": Attendance(asked=4, lost=[Absence(3, "float32", "gone")]),
         "seconds": 1.5,
     }
-    return RoundReport(round_, **{**values, **changes})
+    return RoundReport(round=round_, **{**values, **changes})
 
 
 def scalars(*reports: RoundReport, clients: str = "int8:3, float32:1") -> list[dict[str, float]]:
     found = Scalars(clients)
-    return [found.of(json.loads(json.dumps(one.line()))) for one in reports]
+    return [found.of(one) for one in reports]
 
 
 def notes(found: Mapping[Any, Any]) -> dict[str, float]:
     """The scalars that notes become."""
-    with_notes, without = scalars(report(notes=found), report())
+    with_notes, without = scalars(report(notes=json.loads(json.dumps(found))), report())
     return {tag: value for tag, value in with_notes.items() if tag not in without}
 
 
@@ -89,7 +85,9 @@ def test_traffic_adds_up() -> None:
 
 def test_the_average_takes_the_last_accuracy_of_every_width() -> None:
     changes: list[dict[str, float]] = [{"int8": 0.5}, {"float32": 1.0}, {}, {"int8": 0.25}]
-    found = scalars(*(report(number, trained=accuracy) for number, accuracy in enumerate(changes, 1)))
+    found = scalars(
+        *(report(number, accuracy=Accuracy(trained=accuracy)) for number, accuracy in enumerate(changes, 1))
+    )
     averages = [one.get("accuracy after training/average") for one in found]
     assert averages == [0.5, (3 * 0.5 + 1.0) / 4, None, (3 * 0.25 + 1.0) / 4]
     assert not [tag for tag in found[2] if tag.startswith("accuracy after training/")]
@@ -126,49 +124,15 @@ def test_a_method_of_ones_own_may_note_what_it_likes() -> None:
     }
 
 
-class Diary(RunObserver):
-    """Writes down what it is told, and adds a remark."""
-
-    def __init__(self, name: str, told: list[tuple[str, ...]]) -> None:
-        self.name, self.told = name, told
-
-    def began(self, config: RunConfig, federation: Any, path: Path, done: int) -> None:
-        self.told.append((self.name, "began", str(path), str(done)))
-
-    def replied(self, round_: int, done: int, asked: int) -> None:
-        self.told.append((self.name, "replied", f"{round_} {done} {asked}"))
-
-    def remarks(self, report: RoundReport) -> Mapping[str, Any]:
-        return {self.name: report.round}
-
-    def finished(self, report: RoundReport, state: ServerState) -> None:
-        self.told.append((self.name, "finished", str(report.round)))
-
-
-def tell(observer: RunObserver) -> None:
-    observer.began(RunConfig(), None, Path("run"), 0)  # type: ignore[arg-type]
-    observer.replied(1, 2, 3)
-    observer.finished(report(), STATE)
-
-
-def test_several_observers_are_notified_of_everything_in_their_order() -> None:
-    told: list[tuple[str, ...]] = []
-    both = Observers(Diary("a", told), Diary("b", told))
-    tell(both)
-    events = (("began", "run", "0"), ("replied", "1 2 3"), ("finished", "1"))
-    assert told == [(name, *event) for event in events for name in ("a", "b")]
-    assert both.remarks(report(5)) == {"a": 5, "b": 5}
-
-
-def test_observers_are_all_closed(tmp_path: Path) -> None:
-    boards = [TensorBoard(tmp_path / name) for name in "ab"]
-    both = Observers(*boards)
-    tell(both)
-    assert all(board.writer is not None for board in boards)
-    both.close()
-    assert all(board.writer is None for board in boards)
-    both.close()
-    assert len(list((tmp_path / "a").iterdir())) == 1
+def test_a_writer_that_is_closed_twice_leaves_one_file(tmp_path: Path) -> None:
+    board = TensorBoard(tmp_path / "events")
+    board.began(RunConfig(), None, Path("run"), 0)  # type: ignore[arg-type]
+    board.finished(report(), STATE)
+    assert board.writer is not None
+    board.close()
+    assert board.writer is None
+    board.close()
+    assert len(list((tmp_path / "events").iterdir())) == 1
 
 
 def test_event_files_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:

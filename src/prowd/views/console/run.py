@@ -59,19 +59,19 @@ class RunView(RunObserver):
             self.progress.update(self.task, completed=completed, round=round_, left=self._left(completed))
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
-        """Show what the round came to."""
-        self.up += sum(report.bytes_up.values())
-        self.down += sum(report.bytes_down.values())
+        """Show the round's results."""
+        self.up += sum(report.traffic.up.values())
+        self.down += sum(report.traffic.down.values())
         traffic = f"↑{size(self.up)} ↓{size(self.down)}"
         for text in report.left_out():
             say(self.console, text, style="yellow")
         if self.task is not None:
             left = self._left(report.round)
             self.progress.update(self.task, completed=report.round, traffic=traffic, left=left)
-            if report.trained:
-                self.progress.update(self.task, accuracy=percent(report.trained))
+            if report.accuracy.trained:
+                self.progress.update(self.task, accuracy=percent(report.accuracy.trained))
             if not self.console.is_terminal:
-                measured = percent(report.trained) or "not measured"
+                measured = percent(report.accuracy.trained) or "not measured"
                 say(self.console, f"round {report.round}/{self.rounds}  {measured}  {traffic}  {left}")
         if report.round == self.rounds:
             self.close()

@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from prowd.config.schema import MOST_ROUNDS
+from prowd.federation.report import RoundReport
 from prowd.numbers.bits import MAX_CLIENTS
-from prowd.runs.read import Line, Record
+from prowd.runs.read import Record
 from prowd.views.report.groups import Curve, Group, curve
 from prowd.views.report.style import INK, PALETTE, Drawing, colour, dash, legend_below, panels
 
@@ -20,7 +21,7 @@ __all__ = ["accuracy_bars", "accuracy_curves", "bytes_a_client", "convergence", 
 AVERAGE = "all clients"
 MARKS = "osD^vPX"  # seven, so that they do not go round with the eight colours
 FEWEST = 3  # seeds from which on intervals are drawn: of two they are wider than all there is to see
-Measure = Callable[[Record, Line], float | None]
+Measure = Callable[[Record, RoundReport], float | None]
 
 
 def convergence(group: Group) -> Drawing | None:
@@ -124,7 +125,7 @@ def bytes_a_client(records: Sequence[Record], width: str, way: str) -> float:
     return moved / clients if clients else 0.0
 
 
-def _members(record: Record, line: Line, width: str, way: str) -> float:
+def _members(record: Record, line: RoundReport, width: str, way: str) -> float:
     """Clients of a width that sent, or were sent, something; its share of those asked where no client is named."""
     if line.traffic.clients:
         side = ("up", "down").index(way)
@@ -197,7 +198,7 @@ def _legible(label: str) -> str:
 
 
 def _measure(width: str, when: str) -> Measure:
-    def measured(record: Record, line: Line) -> float | None:
+    def measured(record: Record, line: RoundReport) -> float | None:
         accuracies = getattr(line.accuracy, when)
         if width == AVERAGE:
             average = record.average(accuracies) if set(accuracies) >= set(record.mix) else None

@@ -13,9 +13,10 @@ from prowd.comparison import Estimate, Outcome, Row, estimate, tabulate
 from prowd.config.options import all_options
 from prowd.config.schema import NO_MATTER, RunConfig
 from prowd.config.tables import flat
+from prowd.federation.report import RoundReport
 from prowd.methods import METHODS
 from prowd.numbers.bits import Bitwidth
-from prowd.runs.read import Line, Record, find_records, read_plan
+from prowd.runs.read import Record, find_records, read_plan
 
 __all__ = ["Curve", "Group", "curve", "gather"]
 
@@ -106,7 +107,7 @@ class Curve:
     values: Sequence[Estimate]
 
 
-def curve(records: Sequence[Record], value: Callable[[Record, Line], float | None]) -> Curve:
+def curve(records: Sequence[Record], value: Callable[[Record, RoundReport], float | None]) -> Curve:
     """Follow a quantity over the rounds in which every run has measured it."""
     found: dict[int, list[tuple[float, float]]] = {}
     for record in records:

@@ -14,7 +14,8 @@ from scipy.special import stdtrit
 from prowd.comparison import Estimate
 from prowd.config.schema import RunConfig
 from prowd.errors import RunError
-from prowd.runs.read import Line, Record
+from prowd.federation.report import RoundReport
+from prowd.runs.read import Record
 from prowd.views.report.groups import Group, curve, gather
 
 from .directories import absent, line, lines, only_group, write, write_plan
@@ -301,7 +302,7 @@ def test_settings_beyond_all_measure_are_left_out(text: str, tmp_path: Path) -> 
 # Curves
 
 
-def trained(record: Record, found: Line) -> float | None:
+def trained(record: Record, found: RoundReport) -> float | None:
     """Float32's accuracy."""
     assert found in record.lines
     return found.accuracy.trained.get("float32")
