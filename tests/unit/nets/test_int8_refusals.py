@@ -203,7 +203,8 @@ def test_a_factor_is_a_rate(name: str, factor: tuple[int, int]) -> None:
 def test_the_largest_factor_leaves_weights_without_a_gradient() -> None:
     codes = np.full((5, 3, 3, 3), 5, np.int16)
     layer = make_layer(codes=codes)
-    memory(layer, "gradient")[:] = 0
+    layer.update(255, 1015, np.zeros(135, np.float32))  # before there is a gradient
+    assert np.all(codes == 5)
     memory(layer, "gradient")[0, 0, 0] = 1
     layer.update(255, 1015, np.zeros(135, np.float32))
     assert codes[0, 0, 0, 0] == -127
