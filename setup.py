@@ -19,7 +19,7 @@ kernels = Extension(
     "prowd.nets.lowbit._native",
     files("*.c"),
     depends=files("*.h"),
-    extra_compile_args=["-O3", "-std=c11"],
+    extra_compile_args=["-O3", "-std=c11", "-fvisibility=hidden"],
     py_limited_api=True,
     optional=True,
 )

@@ -1,10 +1,23 @@
-"""Whether this machine has the compiled kernels. Sums that are wrong are no reason to skip a test."""
+"""Whether this machine has the compiled kernels, and layers of them. Wrong sums are no reason to skip a test."""
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["missing", "needs_int8"]
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from prowd.nets.lowbit._native import Layer
+
+__all__ = ["make_layer", "memory", "missing", "needs_int8"]
+
+FACTS: dict[str, Any] = {
+    "images": 2, "largest": 127, "inputs": 3, "outputs": 5, "image": (4, 6), "kernel": (3, 3), "stride": (1, 1),
+    "padding": (1, 1), "pool": (1, 1, 1, 1), "shift": 2, "flat": False, "relu": True, "signed": False, "first": False,
+    "training": True, "following": None,
+}  # fmt: skip
 
 
 def missing() -> str | None:
@@ -14,6 +27,24 @@ def missing() -> str | None:
     except ImportError:
         return "prowd was installed without its compiled part"
     return None if _native.kernels() else "this CPU has no AVX2"
+
+
+def make_layer(instructions: str | None = None, codes: object = None, **changes: object) -> Layer:
+    """A small layer of the fastest instructions whose windows are paired, with other facts where they are given."""
+    from prowd.nets.lowbit import _native
+
+    facts = {**FACTS, **changes}
+    if codes is None:
+        codes = np.zeros((facts["outputs"], facts["inputs"], *facts["kernel"]), np.int16)
+    made: Any = _native.Layer
+    return made(instructions or _native.kernels()[0], codes, **facts)  # type: ignore[no-any-return]
+
+
+def memory(layer: Layer, name: str) -> NDArray[Any]:
+    """A part of a layer's memory, to read or to write."""
+    view = layer.memory(name)
+    assert view is not None, f"the layer has no {name}"
+    return np.asarray(view)
 
 
 needs_int8 = pytest.mark.skipif(missing() is not None, reason=str(missing()))

@@ -1,193 +1,268 @@
-"""What the compiled part refuses: it writes to memory, so every buffer must be as large as its shape says."""
+"""What the compiled part refuses: it writes to memory, so all that it is told must fit what it allocated."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from tests.kernels import missing
+from tests.kernels import make_layer, memory, missing
 
 if reason := missing():
     pytest.skip(reason, allow_module_level=True)
 
-from prowd.nets.lowbit import _native
+from prowd.nets.lowbit._native import Layer
 
-PLAIN, PARTS = 0, 2
-KERNEL = _native.kernels()[0][1]
-WEIGHTS = (3, 2, 4, 16, 16)  # outputs, inputs, taps, and outputs and inputs padded
-
-
-def zeros(dtype: type, *shape: int) -> NDArray[Any]:
-    return np.zeros(shape, dtype)
-
-
-def calls() -> dict[str, tuple[str, list[Any]]]:
-    """Functions and their arguments, no buffer a byte longer than it must be."""
-    byte, ternary, sums, image = np.uint8, zeros(np.int8, 1024), zeros(np.int32, 16), zeros(np.uint8, 1, 4, 4, 16)
-    x, at = zeros(byte, 2, 3, 4, 4), ((48, 16, 4), (2, 2, 3))  # windows of 2 · 2
-    products = [KERNEL, x, *at, 2, 16, 8, 1, zeros(np.int8, 256), sums, 16]
-    pooled = zeros(byte, 1, 2, 2, 16)
-    window, at_image, shape = (2, 2, 2, 2), (256, 64, 16), (1, 2, 2, 16)
-    wide, at_wide = zeros(byte, 2, 5, 6, 16), ((480, 96, 16), (2, 4, 4))  # windows of 2 · 3
-    pairs = [KERNEL, wide, *at_wide, 2, 96, 48, 3, zeros(np.int8, 2048), zeros(np.int32, 64), 16]
-    room = zeros(byte, 640)  # of one image
-    return {
-        "forward": (
-            "forward", [*products, zeros(byte, 192), 0, (96, 48, 16), zeros(byte, 192), 1, 127, True, None, False],
-        ),
-        "forward, paired": (
-            "forward", [*pairs, zeros(byte, 512), 0, (256, 64, 16), zeros(byte, 512), 1, 127, True, room, False],
-        ),
-        "forward, pooled": ("forward", [*pairs, zeros(byte, 128), 0, (64, 32, 16), None, 1, 127, True, room, True]),
-        "backward": ("backward", [*products, zeros(np.int32, 192), zeros(byte, 192)]),
-        "gradient": (
-            "gradient",
-            [
-                KERNEL, zeros(byte, 12 * 64), (768, 256, 64), 768, zeros(byte, 6 * 64), 0, (384, 192, 64), 384,
-                (1, 2, 3), (2, 2), (256, 64), 16, 16, 127, zeros(np.int32, 16, 4, 16),
-            ],
-        ),
-        "load_images": (
-            "load_images", [zeros(np.float32, 2, 4, 2, 2), 4, 128, zeros(byte, 32), 0, (16, 8, 4), (2, 2, 2)],
-        ),
-        "pool": (
-            "pool",
-            [image, image.copy(), at_image, window, pooled, 0, (64, 32, 16), shape, pooled.copy(), pooled.copy()],
-        ),
-        "spread": ("spread", [zeros(np.int32, 64), 0, 127, pooled, window, image, 0, at_image, shape]),
-        "interleave": ("interleave", [zeros(byte, 3, 5, 16), 3, 5, 16, 16, PLAIN, zeros(byte, 4, 5, 16)]),
-        "pack": (
-            "pack",
-            [
-                KERNEL, zeros(np.int16, 24), WEIGHTS, 64, 128, False, False, ternary, ternary.copy(), sums,
-                ternary.copy(), sums.copy(),
-            ],
-        ),
-        "pack, paired": (
-            "pack",
-            [
-                KERNEL, zeros(np.int16, 36), (3, 2, 6, 16, 16), 64, 127, False, True, zeros(np.int8, 1536),
-                zeros(np.int8, 2048), zeros(np.int32, 64), zeros(np.int8, 1536), sums,
-            ],
-        ),
-        "join_gradient": ("join_gradient", [zeros(np.int32, 4, 32), 4, 16, 32, True]),
-        "update": (
-            "update",
-            [zeros(np.int16, 24), WEIGHTS, zeros(np.int32, 3, 4, 16), 16, (1, 0), zeros(np.float32, 24), 127],
-        ),
-    }  # fmt: skip
-
-
-BUFFERS = [
-    (name, at)
-    for name, (_, arguments) in calls().items()
-    for at, value in enumerate(arguments)
-    if isinstance(value, np.ndarray)
-]
-OUTPUTS = {
-    "forward": (11, 14), "forward, paired": (11, 14, 18), "forward, pooled": (11, 18), "backward": (11,),
-    "gradient": (14,), "load_images": (3,), "pool": (4, 8, 9), "spread": (5,), "interleave": (6,),
-    "pack": (7, 8, 9, 10, 11), "pack, paired": (7, 8, 9, 10, 11), "join_gradient": (0,), "update": (0,),
-}  # fmt: skip
-PRODUCTS = ("forward", "forward, paired", "forward, pooled", "backward")
-WRONG: list[tuple[str, int, object]] = [
-    *((name, 0, kernel) for name in (*PRODUCTS, "gradient", "pack") for kernel in (-1, 3, 99)),
-    *((name, 3, (0, 2, 2)) for name in PRODUCTS),  # no images
-    *((name, 2, (48, -16, 4)) for name in PRODUCTS),  # backwards
-    *((name, 4, 0) for name in PRODUCTS),  # no rows
-    *((name, 6, 6) for name in PRODUCTS),  # not in fours
-    *((name, 7, 0) for name in PRODUCTS),  # no run
-    *((name, 10, outputs) for name in PRODUCTS for outputs in (0, 8, 24)),
-    *((name, 5, -4) for name in PRODUCTS),  # rows upwards
-    *((name, 12, -1) for name in PRODUCTS if name != "backward"),
-    *((name, 15, shift) for name in PRODUCTS if name != "backward" for shift in (0, 31)),
-    *((name, 13, (64, 32, -16)) for name in PRODUCTS if name != "backward"),
-    ("gradient", 2, (768, -256, 64)), ("gradient", 5, -1), ("gradient", 8, (0, 2, 3)), ("gradient", 9, (0, 2)),
-    ("gradient", 10, (-256, 64)), ("gradient", 10, (256, -64)), ("gradient", 3, -768), ("gradient", 7, -384),
-    ("gradient", 11, 4), ("gradient", 11, 24), ("gradient", 12, 8), ("gradient", 13, 0),
-    ("load_images", 1, 0), ("load_images", 4, -1), ("load_images", 5, (16, -8, 4)), ("load_images", 6, (2, 0, 2)),
-    ("pool", 3, (0, 2, 2, 2)), ("pool", 5, -1), ("pool", 7, (1, 2, 2, 8)), ("pool", 7, (0, 2, 2, 16)),
-    ("pool", 8, None), ("pool", 9, None), ("pool", 2, (256, -64, 16)),
-    ("spread", 1, 32), ("spread", 1, -32), ("spread", 6, -1), ("spread", 8, (1, 2, 2, 8)), ("spread", 8, (1, 0, 2, 16)),
-    ("interleave", 1, -3), ("interleave", 3, 15), ("interleave", 3, 0), ("interleave", 4, 24), ("interleave", 5, PARTS),
-    ("pack", 2, (0, 2, 4, 16, 16)), ("pack", 2, (3, 2, 0, 16, 16)), ("pack", 2, (17, 2, 4, 16, 16)),
-    ("pack", 2, (3, 17, 4, 16, 16)), ("pack", 2, (3, 2, 4, 15, 16)), ("pack", 2, (3, 2, 4, 16, 4)), ("pack", 11, None),
-    ("join_gradient", 1, -1), ("join_gradient", 2, 17), ("join_gradient", 3, 31),
-    ("update", 1, (3, 0, 4, 16, 16)), ("update", 1, (3, 2, 4, 16, 15)), ("update", 3, 1),
+Facts = dict[str, Any]
+FIRST: Facts = {"first": True, "signed": True}
+WRONG: list[tuple[str, Facts]] = [
+    *((name, {name: value}) for name in ("images", "inputs", "outputs") for value in (0, -1, 2**24 + 1)),
+    *(("largest", {"largest": largest}) for largest in (0, 128, 6)),
+    *(("shift", {"shift": shift}) for shift in (0, 31)),
+    *((f"{name} rows", {name: (0, 3)}) for name in ("image", "stride", "kernel")),
+    *((f"{name} columns", {name: (3, -1)}) for name in ("image", "stride", "kernel", "padding")),
+    ("kernel rows", {"kernel": (7, 3)}), ("kernel columns", {"kernel": (3, 9)}), ("kernel rows", {"padding": (3, 1)}),
+    ("pool rows", {"pool": (0, 1, 1, 1)}), ("pool step columns", {"pool": (1, 1, 1, 0)}),
+    ("pool step rows", {"pool": (3, 2, 2, 2)}), ("pool step columns", {"pool": (2, 3, 3, 2)}),
+    ("pool places", {"pool": (16, 16, 16, 16)}), ("flat", {"flat": True}), ("first", {"first": True}),
+    ("first", {**FIRST, "pool": (2, 2, 2, 2)}), ("places of all images", {"images": 2**24, "image": (2**12, 2**12)}),
+    ("positions of all images", {"images": 2**24, "image": (1, 1), "kernel": (9, 9), "padding": (8, 8)}),
+    ("places of a window", {"image": (2**12, 2**12), "kernel": (2**12, 2**12)}),
+    ("weights of an output", {"inputs": 467_862}), ("weights of an input", {"outputs": 467_862}),
 ]  # fmt: skip
-UNPAIRED: dict[str, tuple[str, dict[int, object]]] = {
-    "odd columns": ("forward, paired", {3: (2, 4, 3)}),
-    "8 channels": ("forward, paired", {2: (480, 96, 8), 6: 24}),
-    "columns that overlap": ("forward, paired", {2: (480, 96, 8)}),
-    "rows that overlap": ("forward, paired", {2: (480, 48, 16)}),
-    "strides": ("forward, paired", {5: 48}),
-    "short run": ("forward, paired", {7: 2}),
-    "no codes": ("forward, paired", {16: 0}),
-    "too many codes": ("forward, paired", {16: 128}),
-    "odd columns, pooled": ("forward, pooled", {3: (2, 4, 3)}),
-    "two by two": ("pack, paired", {2: WEIGHTS}),
-    "12 inputs": ("pack, paired", {2: (3, 2, 6, 16, 12), 10: None}),
+APART: dict[str, Facts] = {
+    "channels": {"outputs": 4},
+    "rows": {"image": (5, 6)},
+    "columns": {"image": (4, 7)},
+    "images": {"images": 3},
+    "training": {"training": False},
+    "widths": {"largest": 7},
+    "signs": {"relu": False},
+    "instructions": {"instructions": "portable"},
 }
-UNPOOLED: dict[str, dict[int, object]] = {
-    "passes": {14: zeros(np.uint8, 512)},
-    "no room": {18: None},
-    "odd rows": {3: (2, 3, 4)},
+CALLS: dict[str, tuple[str, Callable[[Layer], object]]] = {
+    "forward of none": ("n", lambda layer: layer.forward(0, True)),
+    "forward of fewer": ("n", lambda layer: layer.forward(-1, True)),
+    "forward of more": ("n", lambda layer: layer.forward(3, False)),
+    "backward of none": ("n", lambda layer: layer.backward(0)),
+    "backward of more": ("n", lambda layer: layer.backward(3)),
+    "spread of none": ("n", lambda layer: layer.spread(0, 0, layer)),
+    "spread of more": ("n", lambda layer: layer.spread(3, 0, layer)),
+    "spread far up": ("up", lambda layer: layer.spread(1, 32, layer)),
+    "spread far down": ("up", lambda layer: layer.spread(1, -32, layer)),
+    "spread": ("before", lambda layer: layer.spread(1, 0, make_layer())),
+    "gradient of none": ("n", lambda layer: layer.gradient(0, 0)),
+    "gradient of more than were recorded": ("n", lambda layer: layer.gradient(0, 2)),
+    "gradient from before": ("from", lambda layer: layer.gradient(-4, 1)),
+    "gradient from between": ("multiple of four", lambda layer: make_recorded(8).gradient(2, 4)),
+    "gradient beyond int32": ("n", lambda layer: make_recorded(4, (183, 183)).gradient(0, 4)),
+    "load": ("first layer", lambda layer: layer.load(np.zeros((1, 3, 4, 6), np.float32), 1)),
+    "memory": ("nothing", lambda layer: layer.memory("nothing")),
 }
 
 
-def call(name: str, arguments: list[Any]) -> None:
-    getattr(_native, calls()[name][0])(*arguments)
+def make_recorded(images: int, image: tuple[int, int] = (4, 6)) -> Layer:
+    layer = make_layer(images=images, image=image)
+    layer.forward(images, True)
+    return layer
 
 
-def changed(name: str, changes: dict[int, object]) -> list[Any]:
-    return [changes.get(at, value) for at, value in enumerate(calls()[name][1])]
+def short(shape: tuple[int, ...], dtype: type) -> np.ndarray[Any, Any]:
+    """A byte less than it must be."""
+    return np.zeros(shape, dtype).reshape(-1).view(np.uint8)[:-1]
 
 
-@pytest.mark.parametrize("name", calls())
-def test_buffers_of_the_right_size_are_taken(name: str) -> None:
-    call(name, calls()[name][1])
+def between(size: int) -> np.ndarray[Any, Any]:
+    """So many bytes from an odd address on."""
+    return np.zeros(size + 1, np.uint8)[1:]
 
 
-@pytest.mark.parametrize(("name", "at"), BUFFERS)
-def test_a_buffer_that_is_a_byte_too_small_is_refused(name: str, at: int) -> None:
-    arguments = calls()[name][1]
-    arguments[at] = arguments[at].reshape(-1).view(np.uint8)[:-1]
-    with pytest.raises(ValueError, match=r"has \d+ bytes; accepted: \d+ or more"):
-        call(name, arguments)
+@pytest.mark.parametrize(("name", "changes"), WRONG)
+def test_a_wrong_fact_is_refused(name: str, changes: Facts) -> None:
+    with pytest.raises(ValueError, match=name):
+        make_layer(codes=np.zeros(135, np.int16), **changes)
 
 
-@pytest.mark.parametrize(("name", "at"), [(name, at) for name, places in OUTPUTS.items() for at in places])
-def test_a_buffer_that_can_t_be_written_is_refused(name: str, at: int) -> None:
-    arguments = calls()[name][1]
-    arguments[at].flags.writeable = False
-    with pytest.raises((ValueError, TypeError), match="read-"):
-        call(name, arguments)
+def test_a_flat_layer_of_many_places_and_outputs_is_taken() -> None:
+    """An input of a flat layer has one weight an output, however many places there are."""
+    side = (150, 150)
+    assert make_layer(flat=True, image=side, kernel=side, padding=(0, 0), inputs=1, outputs=200, training=False)
 
 
-@pytest.mark.parametrize(("name", "at", "value"), WRONG)
-def test_a_wrong_number_is_refused(name: str, at: int, value: object) -> None:
-    with pytest.raises(ValueError, match=r"wrong|accepted|not one of this CPU"):
-        call(name, changed(name, {at: value}))
+def test_memory_that_no_machine_has_is_refused() -> None:
+    with pytest.raises(MemoryError):
+        make_layer(
+            images=2**24, inputs=1, outputs=1, image=(1, 1), kernel=(1449, 1449), padding=(1448, 1448),
+            stride=(2000, 2000),
+        )  # fmt: skip
 
 
-@pytest.mark.parametrize("why", UNPAIRED)
-def test_windows_that_can_t_be_paired_are_refused(why: str) -> None:
-    name, changes = UNPAIRED[why]
-    with pytest.raises(ValueError, match="can't be paired"):
-        call(name, changed(name, changes))
-
-
-@pytest.mark.parametrize("why", UNPOOLED)
-def test_windows_that_can_t_be_pooled_are_refused(why: str) -> None:
-    with pytest.raises(ValueError, match="can't be pooled"):
-        call("forward, pooled", changed("forward, pooled", UNPOOLED[why]))
-
-
-def test_a_buffer_that_is_not_in_one_piece_is_refused() -> None:
-    arguments = calls()["interleave"][1]
-    arguments[0] = zeros(np.uint8, 3, 5, 32)[:, :, ::2]
+def test_codes_are_the_layer_s() -> None:
+    with pytest.raises(ValueError, match="codes has 269 bytes; accepted: 270"):
+        make_layer(codes=short((5, 3, 3, 3), np.int16))
+    with pytest.raises(ValueError, match="codes"):
+        make_layer(codes=between(270))
     with pytest.raises((ValueError, BufferError), match="contiguous"):
-        call("interleave", arguments)
+        make_layer(codes=np.zeros((5, 3, 3, 6), np.int16)[..., ::2])
+    codes = np.zeros((5, 3, 3, 3), np.int16)
+    codes.flags.writeable = False
+    with pytest.raises((ValueError, BufferError), match="read-"):
+        make_layer(codes=codes)
+    with pytest.raises(TypeError):
+        make_layer(codes="codes")
+
+
+def test_a_layer_is_built_in_one_way_and_is_what_it_is() -> None:
+    with pytest.raises(TypeError):
+        object.__new__(Layer)
+    with pytest.raises(TypeError):
+        type("Other", (Layer,), {})
+    with pytest.raises(TypeError):
+        Layer.forward = None  # type: ignore[method-assign,assignment]
+
+
+def test_codes_are_held_as_long_as_a_layer() -> None:
+    codes = np.zeros((5, 3, 3, 3), np.int16)
+    before = sys.getrefcount(codes)
+    layer = make_layer(codes=codes)
+    assert sys.getrefcount(codes) == before + 1
+    with pytest.raises(ValueError, match="following"):
+        make_layer(codes=codes, following=layer)
+    del layer
+    assert sys.getrefcount(codes) == before
+
+
+def test_a_following_layer_is_held_and_networks_end() -> None:
+    pixel: Facts = {"inputs": 1, "outputs": 1, "image": (1, 1), "kernel": (1, 1), "padding": (0, 0)}
+    layer, codes = None, np.zeros(1, np.int16)
+    with pytest.raises(ValueError, match="layers"):  # noqa: PT012
+        for _ in range(1001):
+            layer = make_layer(codes=codes, images=1, training=False, following=layer, **pixel)
+    assert layer is not None
+    layer.forward(1, False)
+    held = sys.getrefcount(codes)
+    del layer
+    assert sys.getrefcount(codes) == held - 1000
+
+
+def test_instructions_are_of_this_cpu() -> None:
+    with pytest.raises(ValueError, match="instructions 'abacus' are not of this CPU"):
+        make_layer("abacus")
+
+
+@pytest.mark.parametrize("why", APART)
+def test_a_layer_that_can_t_follow_is_refused(why: str) -> None:
+    following = make_layer(inputs=5, outputs=2)
+    make_layer(following=following)
+    with pytest.raises(ValueError, match="following"):
+        make_layer(following=following, **APART[why])
+
+
+def test_a_pooling_that_does_not_fit_is_refused() -> None:
+    following = make_layer(inputs=5, outputs=2, image=(2, 3), pool=(2, 2, 2, 2))
+    make_layer(following=following)
+    for image in ((6, 6), (4, 4), (1, 6)):
+        with pytest.raises(ValueError, match="following"):
+            make_layer(following=following, image=image)
+    with pytest.raises(TypeError, match="following"):
+        make_layer(following="layer")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_beyond_the_memory_is_refused(name: str) -> None:
+    said, call = CALLS[name]
+    layer = make_layer()
+    layer.forward(1, True)
+    with pytest.raises(ValueError, match=said):
+        call(layer)
+
+
+def test_buffers_of_a_call_are_as_large_as_they_must_be() -> None:
+    layer = make_layer(**FIRST)
+    for images in (short((2, 3, 4, 6), np.float32), np.zeros((3, 3, 4, 6), np.float32), between(576)):
+        with pytest.raises(ValueError, match="images"):
+            layer.load(images, 2)
+    for uniform in (short((5, 3, 3, 3), np.float32), between(540)):
+        with pytest.raises(ValueError, match="uniform"):
+            layer.update(1, 0, uniform)
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [("mantissa", (0, 0)), ("mantissa", (256, 0)), ("exponent", (1, 1016)), ("exponent", (1, -(2**15) - 1))],
+)
+def test_a_factor_is_a_rate(name: str, factor: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=name):
+        make_layer().update(*factor, np.zeros(135, np.float32))
+
+
+def test_the_largest_factor_leaves_weights_without_a_gradient() -> None:
+    codes = np.full((5, 3, 3, 3), 5, np.int16)
+    layer = make_layer(codes=codes)
+    layer.update(255, 1015, np.zeros(135, np.float32))  # before there is a gradient
+    assert np.all(codes == 5)
+    memory(layer, "gradient")[0, 0, 0] = 1
+    layer.update(255, 1015, np.zeros(135, np.float32))
+    assert codes[0, 0, 0, 0] == -127
+    assert np.sum(codes == 5) == 134
+
+
+def is_refused(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except RuntimeError as error:
+        return "another thread" in str(error)
+    return False
+
+
+def test_a_second_thread_is_refused() -> None:
+    """Until it is done, a layer and the one that it writes to belong to the thread that computes."""
+    large: Facts = {"images": 64, "inputs": 64, "outputs": 64, "image": (32, 32)}
+    following = make_layer(**large)
+    layer = make_layer(following=following, **large)
+    calls = (lambda: layer.forward(1, False), layer.pack, lambda: following.backward(1), following.pack)
+    refused: set[int] = set()
+    with ThreadPoolExecutor(1) as threads:
+        for _ in range(100):  # once is enough where the other thread comes first
+            busy = threads.submit(is_refused, lambda: layer.forward(64, True))
+            while not busy.done():
+                refused |= {number for number, call in enumerate(calls) if is_refused(call)}
+            if len(refused) == len(calls):
+                break
+    assert len(refused) == len(calls)
+    assert not any(is_refused(call) for call in calls)
+
+
+def test_what_was_built_without_training_does_not_train() -> None:
+    layer = make_layer(training=False)
+    layer.forward(2, False)
+    uniform = np.zeros(135, np.float32)
+    calls: list[Callable[[], object]] = [
+        lambda: layer.forward(2, True),
+        lambda: layer.backward(2),
+        lambda: layer.gradient(0, 1),
+        lambda: layer.update(1, 0, uniform),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="without training"):
+            call()
+    with pytest.raises(ValueError, match="first layer"):
+        make_layer(**FIRST).backward(1)
+
+
+def test_memory_can_t_be_resized_and_outlives_its_layer() -> None:
+    layer = make_layer()
+    view = layer.memory("errors")
+    assert view is not None
+    owner = view.obj
+    view.release()
+    assert isinstance(owner, bytearray)
+    with pytest.raises(BufferError):
+        owner.clear()
+    kept = np.asarray(layer.memory("errors"))
+    del layer
+    assert np.all(kept == 128)

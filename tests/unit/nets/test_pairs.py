@@ -11,7 +11,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tests.kernels import missing
+from tests.kernels import make_layer, memory, missing
 
 if reason := missing():
     pytest.skip(reason, allow_module_level=True)
@@ -21,8 +21,8 @@ from prowd.nets.lowbit import _native
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 UNTOUCHED = 77
-RUN = 64  # pairs of products of bytes up to 254: 65 · 2 · 254 is above 2^15
-each_kernel = pytest.mark.parametrize("number", [number for _, number, _ in _native.kernels()])
+POOL = (2, 2, 2, 2)
+each_kernel = pytest.mark.parametrize("instructions", _native.kernels())
 
 
 @dataclass(frozen=True)
@@ -35,50 +35,45 @@ class Size:
     kernel_rows: int
     channels: int
     outputs: int
-    together: int
-    """Images that the room holds."""
-    spare: int = 0
-    """Bytes of the room besides."""
 
 
 SIZES = {
-    "one pair": Size(1, 2, 2, 1, 16, 16, 1),
-    "groups of images": Size(7, 2, 4, 3, 16, 32, 3, spare=5),
-    "room to spare": Size(3, 4, 2, 2, 16, 32, 9),
-    "one vector left": Size(2, 4, 6, 4, 32, 80, 2),
-    "many pairs": Size(2, 6, 14, 2, 48, 48, 1),
-    "long rows": Size(1, 2, 70, 3, 16, 96, 1),
-    "high images": Size(2, 38, 2, 3, 32, 16, 2),
+    "one pair": Size(1, 2, 2, 1, 16, 16),
+    "groups of images": Size(20, 2, 4, 3, 16, 32),
+    "few images": Size(3, 4, 2, 2, 16, 32),
+    "one vector left": Size(2, 4, 6, 4, 32, 80),
+    "many pairs": Size(2, 6, 14, 2, 48, 48),
+    "long rows": Size(1, 2, 70, 3, 16, 96),
+    "high images": Size(2, 38, 2, 3, 32, 16),
 }
 
 
 def forward(
-    number: int, x: Ints, t: Ints, shift: int, *, largest: int = 127, relu: bool = True, recorded: bool = False,
-    pool: bool = False, together: int = 1, spare: int = 0, run: int = RUN,
+    instructions: str, x: Ints, t: Ints, shift: int, *, largest: int = 127, relu: bool = True, recorded: bool = False,
+    pool: bool = False,
 ) -> tuple[Bytes, Bytes]:  # fmt: skip
-    """Codes [image][row][column][output] with room around them, and passes; x is [image][row][column][channel], t is
-    [output][row][column][channel]."""
+    """Codes [image][row][column][output] with borders around them, and passes; x is [image][row][column][channel], t
+    is [output][row][column][channel]."""
     (outputs, high, _, channels), (images, rows, columns, _) = t.shape, x.shape
-    positions = (images, rows - high + 1, columns - 2)
-    ternary, packed = np.empty(t.size, np.int8), np.empty(t.size // 3 * 4, np.int8)
-    start, weights = np.empty(4 * outputs, np.int32), (outputs, channels, 3 * high, outputs, channels)
-    codes = np.ascontiguousarray(t.reshape(outputs, 3 * high, channels).transpose(0, 2, 1)).astype(np.int16)
-    _native.pack(number, codes, weights, 1, largest, False, True, ternary, packed, start, None, None)
     side = 2 if pool else 1
-    out = np.full((images, positions[1] // side + 2, positions[2] // side + 3, outputs + 16), UNTOUCHED, np.uint8)
-    passes = np.full((*positions, outputs), UNTOUCHED, np.uint8)
-    room = np.empty(together * rows * (columns - 2) * 2 * channels + spare, np.uint8)
-    given = x.astype(np.uint8)
-    _native.forward(
-        number, given, strides(given), positions, high, given.strides[1], 3 * channels, run, packed, start, outputs,
-        out, out.strides[1] + out.strides[2], strides(out), passes if recorded else None, shift, largest, relu, room,
-        pool,
+    following = make_layer(
+        instructions, inputs=outputs, image=((rows - high + 1) // side, (columns - 2) // side), images=images,
+        largest=largest, signed=not relu, pool=POOL if pool else (1, 1, 1, 1),
     )  # fmt: skip
+    layer = make_layer(
+        instructions, largest * np.ascontiguousarray(t.transpose(0, 3, 1, 2)).astype(np.int16), images=images,
+        largest=largest, inputs=channels, outputs=outputs, image=(rows, columns), kernel=(high, 3), padding=(0, 0),
+        shift=shift, relu=relu, following=following,
+    )  # fmt: skip
+    layer.pack()
+    memory(layer, "received")[:] = x
+    out, passes = memory(following, "received"), memory(following, "passes")
+    for array in (out, passes, *([memory(layer, "given")] if pool else [])):
+        array[:] = UNTOUCHED
+    layer.forward(images, recorded)
+    assert memory(layer, "room").shape[1:] == (rows, columns // 2 - 1, 4 * channels)
+    assert not pool or np.all(memory(layer, "given") == UNTOUCHED), "pooled in a pass of its own"
     return out, passes
-
-
-def strides(array: NDArray[Any]) -> tuple[int, int, int]:
-    return array.strides[0], array.strides[1], array.strides[2]
 
 
 def expected(x: Ints, t: Ints, shift: int, largest: int, relu: bool) -> tuple[Ints, Ints]:
@@ -96,7 +91,7 @@ def largest_of_windows(codes: Ints) -> Ints:
 
 def assert_inside(out: Bytes, codes: Ints) -> None:
     found = np.full(out.shape, UNTOUCHED)
-    found[:, 1:-1, 1:-2, :-16] = codes
+    found[:, 1:-1, 1:-1] = codes
     assert np.array_equal(out, found)
 
 
@@ -104,7 +99,7 @@ def assert_inside(out: Bytes, codes: Ints) -> None:
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("relu", [True, False])
 @pytest.mark.parametrize("largest", [1, 7, 127])
-def test_pairs_of_columns_are_the_columns(name: str, relu: bool, largest: int, number: int) -> None:
+def test_pairs_of_columns_are_the_columns(name: str, relu: bool, largest: int, instructions: str) -> None:
     size, random = SIZES[name], np.random.default_rng(largest)
     shape = (size.images, size.rows + size.kernel_rows - 1, size.columns + 2, size.channels)
     x = random.integers(0, largest + 1, shape)
@@ -113,14 +108,10 @@ def test_pairs_of_columns_are_the_columns(name: str, relu: bool, largest: int, n
     codes, passes = expected(x, t, shift, largest, relu)
     assert len(np.unique(passes)) == 2
     for recorded in (True, False):
-        out, found = forward(
-            number, x, t, shift, largest=largest, relu=relu, recorded=recorded, together=size.together, spare=size.spare
-        )
+        out, found = forward(instructions, x, t, shift, largest=largest, relu=relu, recorded=recorded)
         assert_inside(out, codes)
         assert np.array_equal(found, passes) if recorded else np.all(found == UNTOUCHED)
-    out, _ = forward(
-        number, x, t, shift, largest=largest, relu=relu, pool=True, together=size.together, spare=size.spare
-    )
+    out, _ = forward(instructions, x, t, shift, largest=largest, relu=relu, pool=True)
     assert_inside(out, largest_of_windows(codes))
 
 
@@ -147,23 +138,54 @@ EXTREMES = {
 @pytest.mark.parametrize(
     ("rows", "channels"), [(3, 16), (4, 16), (1, 80), (1, 96), (3, 32), (2, 64), (3, 64), (1, 256), (1, 272), (3, 128)]
 )
-def test_extreme_sums(kind: str, sign: int, rows: int, channels: int, number: int) -> None:
+def test_extreme_sums(kind: str, sign: int, rows: int, channels: int, instructions: str) -> None:
     """A 16-bit sum holds 21 pairs of 3 · 254, or 64 of 254, and not one more; nothing is clipped here."""
     columns, weights = EXTREMES[kind]
     x, t = repeated(columns, (2, rows + 1, 10, channels), 2), sign * repeated(weights, (32, rows, 3, channels), 2)
     shift = math.ceil(math.log2(3 * rows * channels))
     codes, passes = expected(x, t, shift, 127, False)
     assert np.all(passes == 255)
-    out, found = forward(number, x, t, shift, relu=False, recorded=True)
+    out, found = forward(instructions, x, t, shift, relu=False, recorded=True)
     assert_inside(out, codes)
     assert np.all(found == 255)
 
 
-@each_kernel
-@pytest.mark.parametrize("run", [3, 4, 11, 20, 35, 36, 37, 63])
-@pytest.mark.parametrize("channels", [16, 48])
-def test_shorter_runs_give_the_same_sums(run: int, channels: int, number: int) -> None:
-    random = np.random.default_rng(run)
-    x, t = random.integers(0, 128, (2, 5, 8, channels)), random.integers(-1, 2, (48, 3, 3, channels))
-    codes, _ = expected(x, t, 4, 127, False)
-    assert_inside(forward(number, x, t, 4, relu=False, run=run)[0], codes)
+def paired(**facts: Any) -> bool:
+    return make_layer(**facts).memory("room") is not None
+
+
+def test_which_windows_are_paired() -> None:
+    assert all(paired(kernel=(high, 3), padding=(0, right)) for high in (1, 2, 4) for right in (0, 1, 2))
+    assert paired(image=(5, 6))
+    assert not paired(image=(6, 5))
+    assert not any(paired(kernel=(3, wide), padding=(1, 0), image=(8, 9)) for wide in (2, 4))
+    assert not any(paired(stride=stride) for stride in ((2, 1), (1, 2)))
+    assert not paired(signed=True)
+    assert not paired(image=(1, 3), kernel=(1, 3), padding=(0, 0), flat=True)
+    assert not paired(signed=True, first=True)
+
+
+def pools_at_once(window: tuple[int, int, int, int], image: tuple[int, int] = (4, 6), **facts: Any) -> bool:
+    """Whether a pass that nothing follows leaves out what would have to be pooled."""
+    (high, wide, down, right), columns = window, image[1] if facts.get("kernel") is None else image[1] - 1
+    small = (image[0] - high) // down + 1, (columns - wide) // right + 1
+    layer = make_layer(image=image, following=make_layer(inputs=5, image=small, pool=window), **facts)
+    memory(layer, "given")[:] = UNTOUCHED
+    layer.forward(2, False)
+    return bool(np.all(memory(layer, "given") == UNTOUCHED))
+
+
+def test_which_poolings_are_computed_with_the_pairs() -> None:
+    assert pools_at_once(POOL)
+    assert not pools_at_once(POOL, (5, 6))
+    assert not any(pools_at_once(w) for w in ((2, 2, 3, 2), (2, 2, 2, 3), (3, 3, 3, 3), (2, 1, 2, 2), (1, 2, 2, 2)))
+    assert not pools_at_once(POOL, (4, 7), kernel=(3, 2), padding=(1, 0))
+
+
+@pytest.mark.parametrize(
+    ("side", "images", "together"), [((2, 4), 20, 8), ((2, 4), 5, 5), ((3, 6), 20, 4), ((8, 8), 9, 1), ((30, 4), 9, 1)]
+)
+def test_room_for_pairs_of_few_images(side: tuple[int, int], images: int, together: int) -> None:
+    """At least 64 positions together; a row more than there are positions, and two columns."""
+    layer = make_layer(image=(side[0] + 1, side[1]), kernel=(2, 3), padding=(0, 1), images=images)
+    assert memory(layer, "room").shape == (together, side[0] + 1, side[1] // 2, 64)

@@ -13,7 +13,7 @@ from prowd.errors import ConfigError
 from prowd.nets.architecture import Architecture, Conv, Flatten, Layer, Linear, MaxPool, Shape
 from prowd.nets.lowbit import kernels, update
 from prowd.nets.lowbit.kernels import KernelChoice, check_kernel, make_kernel
-from prowd.nets.lowbit.stages import Stage, plan, unsupported
+from prowd.nets.lowbit.stages import unsupported
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Rate
 from tests.kernels import needs_int8
@@ -85,44 +85,3 @@ def test_sums_that_int32_can_t_hold_are_refused() -> None:
     assert unsupported(Architecture((Flatten(), Linear("a", 1, 4_210_753, relu=False)), (1, 1, 1))) is not None
     reasons = [unsupported(with_logits((1, side, side), (Conv("a", 1, 1),))) for side in (182, 183)]
     assert [reason is None for reason in reasons] == [True, False], "4 · 127² · 183² is above 2^31"
-
-
-def second(layer: Layer, side: tuple[int, int] = (8, 8), *, relu: bool = True) -> Stage:
-    """A layer behind another that gives the images as they are."""
-    return plan(with_logits((3, *side), (Conv("a", 3, 3, relu=relu), layer)))[1]
-
-
-def wide(kernel: tuple[int, int] = (3, 3), stride: tuple[int, int] = (1, 1), right: int = 1) -> Conv:
-    return Conv("b", 3, 20, kernel, stride, (kernel[0] - 1, right))
-
-
-def test_which_windows_are_paired() -> None:
-    assert all(second(wide((high, 3), right=right)).paired for high in (1, 2, 4) for right in (0, 1, 2))
-    assert second(wide(), (5, 6)).paired
-    assert not second(wide(), (6, 5)).paired
-    assert not any(second(wide((3, columns), right=0), (8, 9)).paired for columns in (2, 4))
-    assert not any(second(wide(stride=stride)).paired for stride in ((2, 1), (1, 2)))
-    assert not second(wide(), relu=False).paired
-    flat = plan(with_logits((3, 1, 3), (Conv("a", 3, 4, (1, 3), padding=(0, 1)),)))[1]
-    assert (flat.kernel, flat.paired) == ((1, 3), False)
-    assert not plan(with_logits((3, 4, 4), (wide(),)))[0].paired
-
-
-def test_which_poolings_are_computed_with_the_pairs() -> None:
-    even, odd = second(wide((3, 3)), (4, 6)), second(wide((3, 3)), (5, 6))
-    assert even.pools(MaxPool())
-    assert not odd.pools(MaxPool())
-    assert not even.pools(None)
-    windows = [((2, 2), (3, 2)), ((2, 2), (2, 3)), ((3, 3), (3, 3)), ((2, 1), (2, 2)), ((1, 2), (2, 2))]
-    assert not any(even.pools(MaxPool(*window)) for window in windows)
-    assert not second(wide((3, 2), right=0), (4, 7)).pools(MaxPool())
-
-
-@pytest.mark.parametrize(
-    ("side", "images", "together"), [((2, 4), 20, 8), ((2, 4), 5, 5), ((3, 6), 20, 4), ((8, 8), 9, 1), ((30, 4), 9, 1)]
-)
-def test_room_for_pairs_of_few_images(side: tuple[int, int], images: int, together: int) -> None:
-    """At least 64 positions together; a row more than there are positions, and two columns."""
-    stage = second(Conv("b", 3, 20, (2, 3), padding=(0, 1)), (side[0] + 1, side[1]))
-    assert stage.positions == side
-    assert stage.pairing_room(images) == together * (side[0] + 1) * side[1] // 2 * 4 * 16

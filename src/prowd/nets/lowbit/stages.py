@@ -10,89 +10,42 @@ from dataclasses import dataclass
 
 from prowd.nets.architecture import Architecture, Conv, Flatten, Layer, MaxPool, Pair
 
-__all__ = ["CHANNELS", "INT32", "OFFSET", "Stage", "plan", "unsupported"]
+__all__ = ["INT32", "OFFSET", "Stage", "plan", "unsupported"]
 
-CHANNELS = 16  # channels are padded to a multiple of this; those of the images to a multiple of 4
 OFFSET = 128  # a signed code lies in a byte as 128 + code
 BYTE = 255
 INT32 = 2**31 - 1
-PAIRED_POSITIONS = 64  # positions of images that are paired together, at least
+NO_POOL = (1, 1, 1, 1)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One weight layer, with the pooling before it."""
+    """One weight layer, with the pooling before it: the facts that ``_native.Layer`` is built from, by their names."""
 
-    index: int
-    outputs: int
     inputs: int
+    outputs: int
     image: Pair
     """Rows and columns of what it receives."""
-    positions: Pair
-    """Rows and columns of what it gives."""
     kernel: Pair
     stride: Pair
     padding: Pair
+    pool: tuple[int, int, int, int]
+    """Size and steps of the pooling window before the layer; of one place where there is none."""
+    shift: int
+    """log2 of 2α."""
     flat: bool
     """Whether its window is the whole image."""
     relu: bool
     signed: bool
     """Whether it receives codes of both signs."""
-    shift: int
-    """log2 of 2α."""
-    pool: MaxPool | None
-    """The pooling between the layer before and this one."""
+    first: bool
+    """Whether it receives the images."""
 
     @property
-    def padded_inputs(self) -> int:
-        """Input channels as they lie in memory."""
-        return _up(self.inputs, CHANNELS if self.index else 4)
-
-    @property
-    def padded_outputs(self) -> int:
-        """Output channels as they lie in memory."""
-        return _up(self.outputs, CHANNELS)
-
-    @property
-    def taps(self) -> int:
-        """Places of the window."""
-        return math.prod(self.kernel)
-
-    @property
-    def weights(self) -> tuple[int, int, int, int, int]:
-        """The shape of the weights, as the native functions take it."""
-        return self.outputs, self.inputs, self.taps, self.padded_outputs, self.padded_inputs
-
-    @property
-    def window(self) -> tuple[int, int, int, int]:
-        """Size and steps of the pooling window before the layer; of one place where there is none."""
-        return (*self.pool.kernel, *self.pool.stride) if self.pool else (1, 1, 1, 1)
-
-    @property
-    def paired(self) -> bool:
-        """Whether its outputs can be computed two columns at a time, with four products in place of six."""
-        return (
-            not (self.flat or self.signed)
-            and self.kernel[1] == 3
-            and self.stride == (1, 1)
-            and self.positions[1] % 2 == 0
-        )
-
-    def pools(self, pool: MaxPool | None) -> bool:
-        """Whether it can give the largest values of a pooling's windows at once, in a pass that nothing follows."""
-        return self.paired and self.positions[0] % 2 == 0 and pool is not None and pool.kernel == pool.stride == (2, 2)
-
-    def pairing_room(self, images: int) -> int:
-        """Bytes in which the inputs of some images are paired: few enough to stay in the caches."""
-        (rows, columns), together = self.positions, -(-PAIRED_POSITIONS // math.prod(self.positions))
-        return min(images, together) * (rows + self.kernel[0] - 1) * (columns // 2) * 4 * self.padded_inputs
-
-    def gradient_inputs(self, lanes: int) -> int:
-        """Input channels of the weight gradient: signed codes come in two parts, and a block may be one vector."""
-        both = 2 * self.padded_inputs
-        if not self.signed:
-            return self.padded_inputs
-        return both if both == lanes else _up(both, CHANNELS)
+    def positions(self) -> int:
+        """Places of what it gives."""
+        sides = zip(self.image, self.kernel, self.stride, self.padding, strict=True)
+        return math.prod((side + 2 * padding - kernel) // stride + 1 for side, kernel, stride, padding in sides)
 
 
 def unsupported(architecture: Architecture) -> str | None:
@@ -123,37 +76,32 @@ def plan(architecture: Architecture) -> list[Stage]:
     stages: list[Stage] = []
     shape: tuple[int, ...] = architecture.input_shape
     held: tuple[int, ...] = shape  # as it lies in memory: never flattened
-    pool: MaxPool | None = None
+    pool = NO_POOL
     signed = True
     alphas = iter(architecture.alphas)
     for layer in architecture.layers:
         shape = layer.output(shape)
         if isinstance(layer, MaxPool):
-            pool, held = layer, shape
+            pool, held = (*layer.kernel, *layer.stride), shape
             continue
         if isinstance(layer, Flatten):
             continue
-        given = shape if isinstance(layer, Conv) else (layer.outputs, 1, 1)
+        image = held[1], held[2]
         stages.append(
             Stage(
-                index=len(stages),
-                outputs=layer.outputs,
                 inputs=held[0],
-                image=(held[1], held[2]),
-                positions=(given[1], given[2]),
-                kernel=layer.kernel if isinstance(layer, Conv) else (held[1], held[2]),
+                outputs=layer.outputs,
+                image=image,
+                kernel=layer.kernel if isinstance(layer, Conv) else image,
                 stride=layer.stride if isinstance(layer, Conv) else (1, 1),
                 padding=layer.padding if isinstance(layer, Conv) else (0, 0),
+                pool=pool,
+                shift=int(math.log2(2 * next(alphas))),
                 flat=not isinstance(layer, Conv),
                 relu=layer.relu,
                 signed=signed,
-                shift=int(math.log2(2 * next(alphas))),
-                pool=pool,
+                first=not stages,
             )
         )
-        held, pool, signed = given, None, not layer.relu
+        held, pool, signed = shape if isinstance(layer, Conv) else (layer.outputs, 1, 1), NO_POOL, not layer.relu
     return stages
-
-
-def _up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple

@@ -15,7 +15,7 @@ static void pair_up(const uint8_t *x, Strides at, int images, int rows, int pair
     for (int n = 0; n < images; n++)
         for (int y = 0; y < rows; y++) {
             const uint8_t *from = x + n * at.image + y * at.row;
-            uint8_t *to = q.room + n * pairs * PARTS_OF_PAIR * part + y * q.channels;
+            uint8_t *to = q.room + n * pairs * PARTS_OF_PAIR * part + (ptrdiff_t)y * q.channels;
             for (int j = 0; j < pairs; j++, from += 2 * at.column, to += PARTS_OF_PAIR * part)
                 for (int c = 0; c < q.channels; c += CHANNELS) {
                     const __m128i d0 = LOAD16(from + c), d1 = LOAD16(from + at.column + c);

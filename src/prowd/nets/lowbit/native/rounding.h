@@ -1,4 +1,4 @@
-/* Sixteen sums at a time to sixteen bytes, the way Q_s rounds and clips. */
+/* Sixteen sums at a time to sixteen bytes, the way Q_s rounds and clips; and bytes of four images side by side. */
 #ifndef PROWD_ROUNDING_H
 #define PROWD_ROUNDING_H
 
@@ -38,6 +38,14 @@ static ALWAYS_INLINE __m256i clipped16(__m256i r, int least, int largest) {
 /* Two rows of 16-bit numbers as bytes: the first in the lower half, the second in the upper. */
 static ALWAYS_INLINE __m256i bytes_of(__m256i first, __m256i second) {
     return _mm256_permute4x64_epi64(_mm256_packs_epi16(first, second), 0xD8);
+}
+
+/* Sixteen bytes of each of four images, byte by byte. */
+static ALWAYS_INLINE void interleave16(const __m128i *r, __m128i *out) {
+    const __m128i low0 = _mm_unpacklo_epi8(r[0], r[1]), low1 = _mm_unpacklo_epi8(r[2], r[3]);
+    const __m128i high0 = _mm_unpackhi_epi8(r[0], r[1]), high1 = _mm_unpackhi_epi8(r[2], r[3]);
+    out[0] = _mm_unpacklo_epi16(low0, low1), out[1] = _mm_unpackhi_epi16(low0, low1);
+    out[2] = _mm_unpacklo_epi16(high0, high1), out[3] = _mm_unpackhi_epi16(high0, high1);
 }
 
 #endif

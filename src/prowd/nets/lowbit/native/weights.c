@@ -1,0 +1,136 @@
+/* The passes over weights: ternary, packed as the products take them, and updated. */
+#include "target.h"
+
+#include "passes.h"
+#include "rounding.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ternarize(const int16_t *codes, Weights w, int limit, int8_t *ternary) {
+    memset(ternary, 0, (size_t)w.padded_outputs * w.taps * w.padded_inputs);
+    for (int o = 0; o < w.outputs; o++) {
+        int8_t *to = ternary + (ptrdiff_t)o * w.taps * w.padded_inputs;
+        for (int i = 0; i < w.inputs; i++)
+            for (int t = 0; t < w.taps; t++) {
+                const int twice = 2 * *codes++;
+                to[(ptrdiff_t)t * w.padded_inputs + i] = (int8_t)((twice > limit) - (twice < -limit));
+            }
+    }
+}
+
+void pack_forward(const int8_t *ternary, Weights w, int lanes, int offset, int8_t *packed, int32_t *start) {
+    const ptrdiff_t each = (ptrdiff_t)w.taps * w.padded_inputs;
+    for (int o = 0; o < w.padded_outputs; o++) {
+        const int8_t *from = ternary + o * each;
+        int8_t *to = packed + o / lanes * each * lanes + o % lanes * 4;
+        int32_t sum = 0;
+        for (ptrdiff_t i = 0; i < each; i++) sum += from[i];
+        for (ptrdiff_t g = 0; g < each; g += 4) memcpy(to + g * lanes, from + g, 4);
+        start[o] = -offset * sum;
+    }
+}
+
+void pack_pairs(const int8_t *ternary, Weights w, int lanes, int largest, int8_t *packed, int32_t *start) {
+    const int channels = w.padded_inputs, rows = w.taps / 3;
+    const ptrdiff_t each = (ptrdiff_t)rows * channels, part = each * w.padded_outputs;
+    for (int o = 0; o < w.padded_outputs; o++) {
+        const int8_t *from = ternary + 3 * o * each;
+        int8_t *to = packed + o / lanes * each * lanes + o % lanes * 4;
+        int32_t sums[4] = {0};
+        for (int r = 0; r < rows; r++, from += 3 * channels)
+            for (int c = 0; c < channels; c += CHANNELS, to += CHANNELS * lanes) {
+                const __m128i g0 = LOAD16(from + c), g1 = LOAD16(from + channels + c);
+                const __m128i g2 = LOAD16(from + 2 * channels + c), outer = _mm_add_epi8(g0, g2);
+                const __m128i made[4] = {g0, _mm_add_epi8(outer, g1), _mm_sub_epi8(outer, g1), g2};
+                for (int m = 0; m < 4; m++) {
+                    int8_t bytes[CHANNELS];
+                    STORE16(bytes, made[m]);
+                    for (int i = 0; i < CHANNELS; i++) sums[m] += bytes[i];
+                    for (int g = 0; g < CHANNELS; g += 4) memcpy(to + m * part + g * lanes, bytes + g, 4);
+                }
+            }
+        for (int m = 0; m < 4; m++) start[m * w.padded_outputs + o] = m == 1 ? 0 : -largest * sums[m];
+    }
+}
+
+void pack_backward(const int8_t *ternary, Weights w, int lanes, int flat, int8_t *packed, int32_t *start) {
+    /* A flat layer sees every tap at one position: its errors are outputs of their own. */
+    const ptrdiff_t each = (ptrdiff_t)w.taps * w.padded_inputs;
+    const int taps = flat ? 1 : w.taps, outputs = flat ? (int)each : w.padded_inputs;
+    const ptrdiff_t vector = (ptrdiff_t)taps * w.padded_outputs * lanes; /* bytes of a vector of outputs */
+    memset(start, 0, sizeof *start * (size_t)outputs);
+    for (int o = 0; o < w.padded_outputs; o++)
+        for (int t = 0; t < taps; t++) {
+            const int8_t *from = ternary + o * each + (ptrdiff_t)t * w.padded_inputs;
+            for (int i = 0; i < outputs; i++) start[i] -= OFFSET * from[i];
+        }
+    for (int t = 0; t < taps; t++) {
+        const int8_t *tap = ternary + (ptrdiff_t)(taps - 1 - t) * w.padded_inputs; /* the kernel is turned round */
+        for (int o = 0; o < w.padded_outputs; o += 4)
+            for (int i = 0; i < outputs; i += CHANNELS) {
+                __m128i r[4], out[4];
+                for (int k = 0; k < 4; k++) r[k] = LOAD16(tap + (o + k) * each + i);
+                interleave16(r, out);
+                int8_t *to = packed + i / lanes * vector + (ptrdiff_t)(t * w.padded_outputs + o) * lanes;
+                for (int k = 0; k < 4; k++) STORE16(to + 4 * k / lanes * vector + 16 * k % (4 * lanes), out[k]);
+            }
+    }
+}
+
+int32_t join_gradient(int32_t *g, ptrdiff_t rows, int inputs, int padded, int parts) {
+    int32_t largest = 0;
+    for (ptrdiff_t r = 0; r < rows; r++, g += padded)
+        for (int i = 0; i < inputs; i++) {
+            if (parts) g[i] -= g[inputs + i];
+            const int32_t size = g[i] < 0 ? -g[i] : g[i];
+            largest = size > largest ? size : largest;
+        }
+    return largest;
+}
+
+/* Steps of magnitude * 2^-shift, a part of which is taken with its own size as probability. */
+static void take_steps(int16_t *codes, const int32_t *g, const float *uniform, int count, int shift, int largest) {
+    const int32_t below = (1 << shift) - 1;
+    const float unit = 1.0f / (float)(1 << shift);
+    for (int j = 0; j < count; j++) {
+        const int32_t size = g[j] < 0 ? -g[j] : g[j];
+        const int32_t steps = (size >> shift) + ((float)(size & below) * unit > uniform[j]);
+        int32_t code = codes[j] - (g[j] < 0 ? -steps : steps);
+        code = code > largest ? largest : code;
+        codes[j] = (int16_t)(code < -largest ? -largest : code);
+    }
+}
+
+/* The same for any factor: the product of a factor of at most 8 bits and a gradient is exact in a double. */
+static void take_any_steps(int16_t *codes, const int32_t *g, const float *uniform, int count, double factor,
+                           int largest) {
+    for (int j = 0; j < count; j++) {
+        const double size = fabs(g[j] * factor), whole = floor(size);
+        const double steps = whole + (size - whole > (double)uniform[j] ? 1.0 : 0.0);
+        double code = codes[j] - (g[j] < 0 ? -steps : steps);
+        code = code > largest ? largest : code;
+        codes[j] = (int16_t)(code < -largest ? -largest : code);
+    }
+}
+
+int update(int16_t *codes, Weights w, const int32_t *g, int gradient_inputs, int mantissa, int exponent,
+           const float *uniform, int largest) {
+    const int each = w.inputs * w.taps;
+    int32_t *row = malloc(sizeof *row * (size_t)each);
+    if (!row) return -1;
+    for (int o = 0; o < w.outputs; o++, codes += each, uniform += each) {
+        const int32_t *from = g + (ptrdiff_t)o * w.taps * gradient_inputs;
+        for (int t = 0; t < w.taps; t++)
+            for (int i = 0; i < w.inputs; i++) row[i * w.taps + t] = from[(ptrdiff_t)t * gradient_inputs + i];
+        if (mantissa == 1 && exponent <= 0 && exponent >= -24)
+            take_steps(codes, row, uniform, each, -exponent, largest);
+        else
+            take_any_steps(codes, row, uniform, each, ldexp(mantissa, exponent), largest);
+    }
+    free(row);
+    return 0;
+}
+
+END_TARGET
