@@ -30,11 +30,10 @@ from prowd.cli import main
 from prowd.device.scene import ClientSpec
 from prowd.errors import ConfigError, RunError
 from prowd.flower import keys as key_making
-from prowd.flower.app_folder import write_app
 from prowd.flower.demo import Teller, follow, run_config
 from prowd.flower.keys import make_certificates, make_node_key
 from prowd.flower.logs import event, log_to, log_to_stderr
-from prowd.flower.settings import ServerSettings
+from prowd.flower.settings import ServerSettings, write_app
 from prowd.flower.status import read_status
 from prowd.numbers.bits import FLOAT32
 from prowd.runs.roster import Roster
