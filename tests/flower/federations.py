@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from prowd.flower.app_folder import write_app
 from prowd.flower.control import Control
 from prowd.flower.processes import LocalFederation
+from prowd.flower.settings import write_app
 
 __all__ = ["children_of", "hostile_app", "lines_of", "outcome", "until"]
 

@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("flwr", reason="needs Flower: pip install 'prowd[flower]'")
 
 import prowd
-from prowd.flower.app_folder import write_app
 from prowd.flower.control import Control
 from prowd.flower.demo import follow, run_config, start_nodes, wait_for_nodes
 from prowd.flower.keys import make_node_key
 from prowd.flower.processes import LocalFederation, local_federation
+from prowd.flower.settings import write_app
 from prowd.numbers.bits import parse_mix
 from prowd.runs.directory import read_sessions, weights_hash
 

@@ -75,8 +75,8 @@ def from_arrays(
     if (train.dtype, train.shape[1:]) != (test.dtype, test.shape[1:]):
         _refuse("x_test", f"{test.dtype} images {test.shape[1:]}", f"as in x_train, {train.dtype} {train.shape[1:]}")
     labels, test_labels = _labels("y_train", y_train, len(train)), _labels("y_test", y_test, len(test))
-    tensors = [torch.from_numpy(array) for array in (train, labels, test, test_labels)]
-    return Dataset(name, *tensors, classes=_count_classes(labels, test_labels))
+    tensors = dict(zip(ARRAYS, map(torch.from_numpy, (train, labels, test, test_labels)), strict=True))
+    return Dataset(name=name, **tensors, classes=_count_classes(labels, test_labels))
 
 
 def _refuse(array: str, found: str, accepted: str) -> NoReturn:
