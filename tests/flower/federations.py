@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from prowd.flower.control import Control
 from prowd.flower.processes import LocalFederation
 from prowd.flower.settings import write_app
 
-__all__ = ["children_of", "hostile_app", "lines_of", "outcome", "until"]
+__all__ = ["children_of", "hostile_app", "outcome", "until"]
 
 PATIENCE = 240.0  # seconds; whatever takes longer is broken
 
@@ -43,21 +41,13 @@ def outcome(federation: LocalFederation, control: Control, run: int) -> tuple[st
     return status.outcome, status.details
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    """The rounds on the disk so far."""
-    file = path / "rounds.jsonl"
-    whole = [text for text in file.read_text().splitlines() if text.endswith("}")] if file.exists() else []
-    return [json.loads(text) for text in whole]
-
-
 def children_of(pid: int, name: str) -> list[int]:
     """Descendants of a process whose command has a name in it."""
-    found, parents = [], {pid}
+    parents = {pid}
     processes: Mapping[int, tuple[int, str]] = dict(_processes())
     for _ in range(4):
         parents |= {child for child, (parent, _) in processes.items() if parent in parents}
-    found = [child for child in parents if child in processes and name in processes[child][1]]
-    return sorted(found)
+    return sorted(child for child in parents if child in processes and name in processes[child][1])
 
 
 def _processes() -> list[tuple[int, tuple[int, str]]]:

@@ -45,13 +45,6 @@ def test_the_app_directory_is_a_new_one(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.parametrize("command", ["", "demo", "status", "app", "certificates", "key"])
-def test_help(command: str) -> None:
-    done = call(*command.split(), "--help")
-    assert done.exit_code == 0
-    assert done.output.startswith(f"Usage: main flower{' ' * bool(command)}{command} ")
-
-
 def test_status_is_a_table(tmp_path: Path) -> None:
     done = call("status", run_directory(tmp_path, LINE, LATER))
     assert done.exit_code == 0, done.output

@@ -17,7 +17,6 @@ from prowd.errors import RunError
 from prowd.flower import server_app
 from prowd.flower.records import Brief
 from prowd.flower.status import read_status
-from prowd.runs.directory import read_sessions
 from prowd.runs.run import Session
 from tests.runs import ROUND_KEYS, rounds
 from tests.unit.flower.fakes import FIRST, Clock, FakeGrid, Honest, silent
@@ -80,12 +79,6 @@ def test_the_server_keeps_samples_of_weights_and_the_devices_none(clock: Clock, 
     ]
     assert {path.parts[0] for path in found} == {"run"}
     assert list(tmp_path.glob("?/*/*/*.bin")), "though they have a disk"
-
-
-def test_a_run_of_devices_says_where_it_comes_from(clock: Clock, tmp_path: Path) -> None:
-    result = run(make_grid(clock, tmp_path), tmp_path / "run")
-    resume(make_grid(clock, tmp_path), result.path, settings="rounds=3")
-    assert [session["round"] for session in read_sessions(result.path / "provenance.json")] == [0, 2]
 
 
 def test_widths_are_those_the_nodes_state(clock: Clock, tmp_path: Path) -> None:

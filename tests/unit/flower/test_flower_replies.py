@@ -14,7 +14,7 @@ import httpx
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from prowd.flower.records import BYTES, pack_update
+from prowd.flower.records import BYTES
 from prowd.wire import Update
 from tests.unit.flower.fakes import FIRST, Clock, FakeGrid, Honest, Trick, alters, fails, sends, spoils
 from tests.unit.flower.federations import absences, devices, expected, make_grid, run, weights
@@ -60,19 +60,6 @@ def test_a_longer_update_than_the_limit_is_not_looked_at(grid: FakeGrid, tmp_pat
     assert list(absences(result.rounds[0], "refused")) == [2, 3]
     exact = run(grid, tmp_path / "exact", {"rounds": 1}, limit=16145)
     assert weights(exact) == expected(rounds=1)
-
-
-def test_an_old_reply_is_refused(grid: FakeGrid, tmp_path: Path) -> None:
-    kept: list[bytes] = []
-
-    def keep(data: bytes) -> bytes:
-        kept.append(data)
-        return data
-
-    grid.tricks = {(FIRST, 1): [spoils(keep)], (FIRST, 2): [lambda m, _: Message(pack_update(kept[0]), reply_to=m)]}
-    result = run(grid, tmp_path / "run")
-    assert weights(result) == expected((0, 2))
-    assert devices(result.rounds[1])[0] == ("refused", "round is 1; accepted: 2")
 
 
 def test_a_reason_is_cut_short(grid: FakeGrid, tmp_path: Path) -> None:
