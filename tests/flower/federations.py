@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from prowd.flower.control import Control
 from prowd.flower.processes import LocalFederation
 from prowd.flower.settings import write_app
 
-__all__ = ["children_of", "hostile_app", "outcome", "until"]
+__all__ = ["children_of", "hostile_app", "lines_of", "outcome", "until"]
 
 PATIENCE = 240.0  # seconds; whatever takes longer is broken
 
@@ -39,6 +41,13 @@ def outcome(federation: LocalFederation, control: Control, run: int) -> tuple[st
     until(lambda: control.status(run).stage == "finished", federation)
     status = control.status(run)
     return status.outcome, status.details
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The rounds on the disk so far; the last may still be being written."""
+    file = path / "rounds.jsonl"
+    whole = [text for text in file.read_text().splitlines() if text.endswith("}")] if file.exists() else []
+    return [json.loads(text) for text in whole]
 
 
 def children_of(pid: int, name: str) -> list[int]:

@@ -20,9 +20,9 @@ from prowd.flower.keys import make_node_key
 from prowd.flower.processes import LocalFederation, local_federation
 from prowd.flower.settings import write_app
 from prowd.numbers.bits import parse_mix
-from prowd.runs.directory import read_lines, read_sessions, weights_hash
+from prowd.runs.directory import read_sessions, weights_hash
 
-from .federations import children_of, outcome, until
+from .federations import children_of, lines_of, outcome, until
 
 pytestmark = pytest.mark.slow
 
@@ -39,12 +39,12 @@ def test_flower_gives_the_same_bits_though_its_server_is_killed(tmp_path: Path) 
             wait_for_nodes(federation, control, 3)
             turns_a_stranger_away(federation)
             control.start(app, run_config(SETTINGS, out=str(path), deadline=120.0))
-            until(lambda: len(read_lines(path / "rounds.jsonl")) >= 1, federation)
+            until(lambda: len(lines_of(path)) >= 1, federation)
             kill_server_app(federation)
-            assert len(read_lines(path / "rounds.jsonl")) < 3
+            assert len(lines_of(path)) < 3
             follow(federation, control, control.start(app, run_config({}, resume=str(path), deadline=120.0)))
             refuses_to_begin_below_its_quorum(federation, control, app, path)
-    made = read_lines(path / "rounds.jsonl")
+    made = lines_of(path)
     rounds = [{k: v for k, v in line.items() if k not in ("seconds", "devices")} for line in made]
     assert rounds == [{k: v for k, v in line.items() if k != "seconds"} for line in expected.rounds]
     summary = json.loads((path / "summary.json").read_text())

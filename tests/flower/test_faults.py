@@ -16,10 +16,10 @@ from prowd.flower.control import Control
 from prowd.flower.demo import run_config, wait_for_nodes
 from prowd.flower.processes import LocalFederation, Values, local_federation
 from prowd.runs.build import assemble, make_clients, prepare
-from prowd.runs.directory import read_lines, weights_hash
+from prowd.runs.directory import weights_hash
 from tests.unit.flower.federations import Without
 
-from .federations import hostile_app, outcome, until
+from .federations import hostile_app, lines_of, outcome, until
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,7 @@ def test_a_federation_survives_its_devices(tmp_path: Path) -> None:
             bring_back(federation, control)
             (tmp_path / "back").touch()
             assert outcome(federation, control, run) == ("completed", "")
-    lines = read_lines(path / "rounds.jsonl")
+    lines = lines_of(path)
     assert {place: how for place, how in absences(lines).items() if place != (3, VICTIM)} == {
         place: how for place, (how, _) in EXPECTED.items()
     }
@@ -103,7 +103,7 @@ def statuses(line: Mapping[str, Any]) -> dict[int, str]:
 
 def replayed(path: Path) -> Mapping[str, Any]:
     """The weights of a run in this process in which only those take part whose updates were used."""
-    lines = read_lines(path / "rounds.jsonl")
+    lines = lines_of(path)
     absent = {(client, line["round"]) for line in lines for client, how in statuses(line).items() if how != "ok"}
     config, dataset = prepare(path / "config.toml", {})
     federation, _ = assemble(config, dataset)

@@ -52,9 +52,10 @@ class Node:
     def read(cls, given: Mapping[str, object], config: RunConfig) -> Node:
         """Read a node configuration; every wrong or missing key is an error that names it."""
         simulated = "partition-id" in given
-        values = {**_defaults(), **(_simulated(given, config) if simulated else given)}
+        known = _defaults()
+        values = {**known, **(_simulated(given, config) if simulated else given)}
         for key in values:
-            if key not in (known := _defaults()):
+            if key not in known:
                 raise ConfigError(f"node-config: {key!r} is unknown; accepted: {', '.join(known)}{near(key, known)}")
         client = values.pop("client")
         if not isinstance(client, int) or isinstance(client, bool) or client < 0:

@@ -6,6 +6,7 @@ import json
 import logging
 import tomllib
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -139,11 +140,11 @@ def test_a_run_writes_down_what_happened(grid: FakeGrid, tmp_path: Path) -> None
 
 
 def test_the_app_itself(clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = server(tmp_path / "run").model_dump()
+    settings, grid = server(tmp_path / "run").model_dump(), cast("Any", make_grid(clock, tmp_path))
     with logging_as_before():
-        server_app.main(make_grid(clock, tmp_path), Context(1, 1, {}, RecordDict(), settings))
+        server_app.main(grid, Context(1, 1, {}, RecordDict(), settings))
+    grid.asked.clear()
     assert "fedavg" in capsys.readouterr().out.lower()
-    grid = make_grid(clock, tmp_path)
     with logging_as_before(), pytest.raises(RunError, match="holds another run"):
         server_app.main(grid, Context(1, 1, {}, RecordDict(), settings))
     assert grid.asked == [], "which is found before anybody is waited for"
