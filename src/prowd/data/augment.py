@@ -25,8 +25,7 @@ def augment(images: Tensor, operations: Collection[str], random: torch.Generator
     Rotate: by up to 15° either way. Without rotation the result is the same pixels moved; with it, one bilinear
     resampling does everything.
     """
-    unknown = [operation for operation in operations if operation not in OPERATIONS]
-    if unknown:
+    if unknown := [operation for operation in operations if operation not in OPERATIONS]:
         raise ConfigError(f"augment: {unknown[0]!r} is unknown; accepted: {', '.join(OPERATIONS)}")
     if not operations:
         return images

@@ -12,9 +12,9 @@ from typing import Any
 from prowd.config.schema import load_config
 from prowd.config.tables import flat
 from prowd.errors import ConfigError, RunError
-from prowd.flower.app_folder import write_app
 from prowd.flower.control import Control
 from prowd.flower.processes import LocalFederation, Values, local_federation
+from prowd.flower.settings import write_app
 from prowd.numbers.bits import Bitwidth, parse_mix
 from prowd.runs.read import read_lines
 from prowd.runs.run import RunResult, fresh_path
