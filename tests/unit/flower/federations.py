@@ -24,7 +24,7 @@ from prowd.federation.transport import InProcess, Reply
 from prowd.flower import post, roll, server_app, transport
 from prowd.flower.node import read_run
 from prowd.flower.settings import ServerSettings
-from prowd.runs.build import make_architecture, make_clients, prepare
+from prowd.runs.build import assemble, make_architecture, prepare
 from prowd.runs.run import RunResult, Session
 from prowd.wire import Parcel, decode_task
 from tests.unit.flower.fakes import FIRST, Clock, FakeGrid

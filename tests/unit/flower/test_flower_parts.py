@@ -115,6 +115,7 @@ def test_stderr_is_logged_to_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 LINE: dict[str, Any] = {
     "round": 1,
+    "accuracy": {},
     "bytes": {"up": {"int8": 5}, "down": {"int8": 7}},
     "devices": [
         {"client": 0, "node": "9", "status": "ok", "up": 5, "down": 7, "seconds": 1.5},
