@@ -165,7 +165,8 @@ def test_a_demonstration_tells_each_round_once(tmp_path: Path) -> None:
     teller = Teller(tmp_path, 3, said.append)
     teller()
     devices = [{"status": status} for status in ("ok", "lost", "ok")]
-    line = {"round": 1, "accuracy": {"trained": {"int8": 0.5}}, "devices": devices}
+    traffic: dict[str, Any] = {"up": {}, "down": {}}
+    line = {"round": 1, "accuracy": {"trained": {"int8": 0.5}}, "bytes": traffic, "devices": devices}
     (tmp_path / "rounds.jsonl").write_text(json.dumps(line) + "\n", "utf-8")
     teller()
     teller()
