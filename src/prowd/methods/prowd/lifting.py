@@ -30,8 +30,6 @@ __all__ = ["LAST", "PHI", "Lifter", "loss_notes"]
 PHI, LAST = "phi/", "last/"  # where the server's memory keeps φ, and the last round's weights
 
 Memory = Mapping[str, Tensor]
-Sent = Mapping[Bitwidth, Mapping[str, Tensor]]
-"""What the clients of each width received."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,6 @@ class Lifter:
     scene: Scene
     ladder: Ladder
     settings: DequantizerSettings
-    informed: bool = False
-    """Whether φ reads what a client was sent beside what came back, and learns from both ends of a client's way."""
 
     def begin(self, widths: Sequence[Bitwidth]) -> dict[str, Tensor]:
         """The memory of an untrained φ, for weights that arrive in ``widths``."""
@@ -64,20 +60,18 @@ class Lifter:
         memory, losses = self.fit(state.memory, nets, state.round + 1)
         return replace(state, memory={**state.memory, **memory}, notes={**state.notes, "phi": loss_notes(losses)})
 
-    def lift(self, memory: Memory, updates: Sequence[Update], sent: Sent | None = None) -> list[dict[str, Tensor]]:
-        """w_n ← φ(w_n) of all clients; an informed φ needs what each width was sent."""
-        phi, architecture = self._phi(memory), self.scene.architecture
-        known = [sent[update.width] if sent else None for update in updates]
-        return [dequantize(phi, architecture, u.weights, beside) for u, beside in zip(updates, known, strict=True)]
+    def lift(self, memory: Memory, updates: Sequence[Update]) -> list[dict[str, Tensor]]:
+        """w_n ← φ(w_n) of all clients."""
+        phi = self._phi(memory)
+        return [dequantize(phi, self.scene.architecture, update.weights) for update in updates]
 
     def stages(self, memory: Memory, update: Update) -> list[dict[str, Tensor]]:
         """A client's weights as they came, and after each block of φ that they pass; nothing if they pass none."""
         return dequantize_in_stages(self._phi(memory), self.scene.architecture, update.weights)
 
-    def nets(self, updates: Sequence[Update], sent: Sent | None = None) -> list[Net]:
+    def nets(self, updates: Sequence[Update]) -> list[Net]:
         """The networks of a round, as φ learns from them."""
-        nets = [self._net(update.weights) for update in updates]
-        return [replace(n, sent=sent[u.width]) for n, u in zip(nets, updates, strict=True)] if sent else nets
+        return [self._net(update.weights) for update in updates]
 
     def remember(self, updates: Sequence[Update]) -> dict[str, Tensor]:
         """A memory of the weights that have something to teach: those above the foot of the ladder."""
@@ -108,7 +102,7 @@ class Lifter:
         return phi
 
     def _untrained(self) -> Dequantizer:
-        return Dequantizer(self.ladder, self.settings, self.scene.seed, informed=self.informed)
+        return Dequantizer(self.ladder, self.settings, self.scene.seed)
 
 
 def loss_notes(losses: Losses) -> Notes:
