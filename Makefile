@@ -30,10 +30,9 @@ WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test: check ## all tests, a file at a time on each worker: one more than cores, as some tests wait for processes of their own
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-bench: $(STAMP) ## speed of the kernels and the engine, the mask solver against a sort, φ against trivial dequantizers
+bench: $(STAMP) ## speed of the kernels and the engine, φ against trivial dequantizers
 	$(BIN)/python -m benchmarks.kernels
 	$(BIN)/python -m benchmarks.engine
-	$(BIN)/python -m benchmarks.selection
 	$(BIN)/python -m benchmarks.dequantizer
 
 evidence: $(STAMP) ## the paper's experiments scaled down, on CIFAR-10, and its claims; hours, resumable; ONLY=NAME makes one

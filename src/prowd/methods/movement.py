@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from prowd.methods import common
 from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
 from prowd.numbers.quantize import QTensor, Rate, encode
-from prowd.wire import Update
 
 __all__ = [
     "best_ternary",
     "largest_scale",
-    "mean_movement",
     "movement",
     "scaled_codes",
     "stepped",
@@ -76,12 +73,6 @@ def scaled_codes(values: Tensor, width: Bitwidth) -> QTensor:
     largest = float(values.abs().amax()) if values.numel() else 0.0
     exponent = math.ceil(math.log2(largest * width.steps / width.max_code)) if largest else 0
     return QTensor(encode(values.double() / 2.0**exponent, width).to(torch.int16), width, 2.0**exponent)
-
-
-def mean_movement(model: Mapping[str, Tensor], updates: Sequence[Update]) -> dict[str, Tensor]:
-    """Mean of what was sent for each tensor of a model, by the senders' numbers of examples."""
-    means = common.averages(updates, common.values(updates))
-    return {name: means[name] for name in model if name in means}
 
 
 def stepped(model: Mapping[str, Tensor], moved: Mapping[str, Tensor], gamma: float) -> dict[str, Tensor]:

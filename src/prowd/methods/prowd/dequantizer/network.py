@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import torch
@@ -14,7 +14,7 @@ from prowd.errors import RunError
 from prowd.methods.prowd.dequantizer.modules import assemble, cut, eligible, side
 from prowd.methods.prowd.dequantizer.settings import DequantizerSettings, Ladder
 from prowd.nets.architecture import Architecture
-from prowd.numbers.quantize import Weights
+from prowd.numbers.quantize import QTensor, Weights
 from prowd.numbers.seeds import generator
 
 __all__ = ["Block", "Coupling", "DenseBlock", "Dequantizer", "dequantize", "dequantize_in_stages"]
@@ -132,28 +132,27 @@ def dequantize(phi: Dequantizer, architecture: Architecture, weights: Weights) -
 
     Weights at the top of the ladder (Float32 in Table 1), layers without modules and gains pass untouched.
     """
-    names, size = eligible(architecture, phi.settings.module), phi.settings.module
-    device = next(phi.parameters()).device
-    values: dict[str, Tensor] = {}
-    for name, tensor in weights.items():
-        value = tensor.value()
-        entry = phi.ladder.entry(tensor.width) if name in names else phi.ladder.blocks
-        if entry < phi.ladder.blocks:
-            value = assemble(phi(cut(value.to(device), size), entry), tensor.shape).cpu()
-        values[name] = value
+    values = {name: tensor.value() for name, tensor in weights.items()}
+    for name in _lifted(phi, architecture, weights):
+        *_, values[name] = _stages(phi, weights[name])
     return values
 
 
 @torch.no_grad()
 def dequantize_in_stages(phi: Dequantizer, architecture: Architecture, weights: Weights) -> list[dict[str, Tensor]]:
     """The last tensor that ``dequantize`` would lift: as it arrived, and after each block that it passes."""
-    names, device = eligible(architecture, phi.settings.module), next(phi.parameters()).device
-    lifted = [name for name in names if name in weights and phi.ladder.entry(weights[name].width) < phi.ladder.blocks]
-    stages: list[dict[str, Tensor]] = []
-    for name in lifted[-1:]:
-        modules = cut(weights[name].value().to(device), phi.settings.module)
-        stages.append({name: assemble(modules, weights[name].shape).cpu()})
-        for block in phi.blocks[phi.ladder.entry(weights[name].width) :]:
-            modules = block(modules)
-            stages.append({name: assemble(modules, weights[name].shape).cpu()})
-    return stages
+    return [{name: stage} for name in _lifted(phi, architecture, weights)[-1:] for stage in _stages(phi, weights[name])]
+
+
+def _lifted(phi: Dequantizer, architecture: Architecture, weights: Weights) -> list[str]:
+    """Names of the tensors that pass at least one block."""
+    names = [name for name in eligible(architecture, phi.settings.module) if name in weights]
+    return [name for name in names if phi.ladder.entry(weights[name].width) < phi.ladder.blocks]
+
+
+def _stages(phi: Dequantizer, tensor: QTensor) -> Iterator[Tensor]:
+    modules = cut(tensor.value().to(next(phi.parameters()).device), phi.settings.module)
+    yield assemble(modules, tensor.shape).cpu()
+    for block in phi.blocks[phi.ladder.entry(tensor.width) :]:
+        modules = block(modules)
+        yield assemble(modules, tensor.shape).cpu()
