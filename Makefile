@@ -30,7 +30,7 @@ WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test: check ## all tests, a file at a time on each worker: one more than cores, as some tests wait for processes of their own
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-bench: $(STAMP) ## speed of the kernels and the engine, φ against trivial dequantizers
+bench: $(STAMP) ## speed of the kernels and the engine, the mask solver against a sort, φ against trivial dequantizers
 	$(BIN)/python -m benchmarks.kernels
 	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.dequantizer
