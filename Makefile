@@ -36,7 +36,6 @@ quick-test: $(STAMP) ## unit tests and golden bytes only, for while you work; be
 bench: $(STAMP) ## speed of the kernels and the engine, the mask solver against a sort, φ against trivial dequantizers
 	$(BIN)/python -m benchmarks.kernels
 	$(BIN)/python -m benchmarks.engine
-	$(BIN)/python -m benchmarks.selection
 	$(BIN)/python -m benchmarks.dequantizer
 
 evidence: $(STAMP) ## the paper's experiments scaled down, on CIFAR-10, and its claims; hours, resumable; ONLY=NAME makes one

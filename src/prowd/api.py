@@ -123,7 +123,7 @@ def compare(
         baseline: the method with which the others are compared, seed by seed; by default FedAvg, or the first.
         tensorboard: write event files to the folder ``tensorboard`` of the directory too, one folder for each run.
         data, model, progress, settings: as in ``prowd.run``; an option without a method's name, such as
-            ``options={"sparsity": 0.3}``, is for every method that has it.
+            ``options={"tau": 0.3}``, is for every method that has it.
 
     Runs that failed are in ``failures`` with their reasons, and not in ``rows``.
     """

@@ -65,8 +65,8 @@ def compare(
       prowd compare quick -s options.prowd.dequantizer.epochs=4 -s lowbit.rate=4.0
 
     Called again with the same settings it makes only what is missing: finished runs are kept, interrupted ones go on
-    from their last round, methods and seeds may be added. An option such as -s options.sparsity=0.3 is for every method
-    that has it, -s options.prowd.sparsity=0.3 for prowd and its ablations.
+    from their last round, methods and seeds may be added. An option such as -s options.tau=0.3 is for every method
+    that has it, -s options.prowd.tau=0.3 for prowd and its ablations.
 
     \b
     The directory holds:

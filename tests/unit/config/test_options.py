@@ -14,7 +14,7 @@ from prowd.errors import ConfigError
 from prowd.methods import FedProx, ProWD, ProWDDeq
 
 TABLES: dict[str, Any] = {
-    "prowd": {"sparsity": 0.5, "dequantizer": {"epochs": 5, "batch": 16}},
+    "prowd": {"tau": 0.5, "dequantizer": {"epochs": 5, "batch": 16}},
     "prowd-deq": {"dequantizer": {"epochs": 3}},
     "fedprox": {"mu": 0.1},
 }
@@ -41,13 +41,13 @@ def test_a_method_takes_its_own_table() -> None:
 
 def test_a_variant_takes_the_table_of_its_parent_and_then_its_own() -> None:
     assert own_options("prowd-swa", TABLES) == TABLES["prowd"]
-    assert own_options("prowd-deq", TABLES) == {"sparsity": 0.5, "dequantizer": {"epochs": 3, "batch": 16}}
+    assert own_options("prowd-deq", TABLES) == {"tau": 0.5, "dequantizer": {"epochs": 3, "batch": 16}}
 
 
 def test_what_is_given_for_a_method_wins() -> None:
-    options = {**TABLES, "dequantizer": {"epochs": 9, "lam": 0.5}, "sparsity": 0.9}
+    options = {**TABLES, "dequantizer": {"epochs": 9, "lam": 0.5}, "tau": 0.9}
     assert own_options("prowd-deq", options)["dequantizer"] == {"epochs": 3, "batch": 16, "lam": 0.5}
-    assert own_options("prowd-swa", options)["sparsity"] == 0.5
+    assert own_options("prowd-swa", options)["tau"] == 0.5
 
 
 def test_the_configuration_keeps_what_is_for_its_method() -> None:
@@ -56,7 +56,7 @@ def test_the_configuration_keeps_what_is_for_its_method() -> None:
     config = load_config("quick", {**settings, "method": "prowd-deq", "options.prowd.dequantizer.lam": 0.5})
     method = make_method(config.method, config.options)
     assert isinstance(method, ProWDDeq)
-    assert (method.sparsity, method.dequantizer.epochs, method.dequantizer.lam) == (0.5, 3, 0.5)
+    assert (method.tau, method.dequantizer.epochs, method.dequantizer.lam) == (0.5, 3, 0.5)
     assert load_config("quick", {"method": "prowd", "options": config.options}).options == config.options
 
 

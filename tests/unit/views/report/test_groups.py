@@ -366,6 +366,6 @@ def test_figures_show_the_finished_runs_of_each_method_or_what_there_is(tmp_path
 
 
 def test_a_variant_is_named_by_what_is_not_a_default(tmp_path: Path) -> None:
-    for number, sparsity in enumerate((0.2, 0.5)):  # 0.2 is the default
-        write(tmp_path / str(number), lines(0.5), method="prowd", options={"sparsity": sparsity})
-    assert list(only_group(tmp_path).runs) == ["prowd", "prowd (sparsity=0.5)"]
+    for number, tau in enumerate((1.0, 0.5)):  # 1 is the default
+        write(tmp_path / str(number), lines(0.5), method="prowd", options={"tau": tau})
+    assert list(only_group(tmp_path).runs) == ["prowd", "prowd (tau=0.5)"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -40,11 +39,6 @@ class Ladder:
         if width not in self.widths:
             raise ConfigError(f"ladder: {str(self)!r} has no rung for {width}; accepted: one with every client width")
         return self.widths.index(width)
-
-    def require(self, widths: Iterable[Bitwidth]) -> None:
-        """Refuse a federation with a width that the ladder lacks."""
-        for width in widths:
-            self.entry(width)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.widths))

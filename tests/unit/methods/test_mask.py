@@ -1,10 +1,9 @@
-"""The mask solver against every mask there is, its ties, its errors, and its large-array machinery made small."""
+"""The mask of Eq. 8 against every mask there is, its ties, its errors, and longer updates."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prowd.methods.prowd.selection import Mask, select, sizes
+from prowd.methods.prowd.mask import Mask, select
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Floats]
@@ -128,14 +127,10 @@ def test_of_equal_entries_the_first_are_kept(tau: float, kept: int) -> None:
     assert select(low, high, tau).kept.tolist() == [True] * kept + [False] * (4 - kept)
 
 
-def test_zeros_are_dropped_or_kept_as_far_as_the_count_allows() -> None:
-    low = torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0, 2.0])
-    high = torch.tensor([1.0, 1.0, 0.0, 1.0, -1.0, 2.0])
-    assert select(low, high).kept.tolist() == [False, True, False, False, False, True]
-    assert select(low, high, keep_zeros=True).kept.tolist() == [True, True, True, False, True, True]
-    assert select(low, high, 0.67, keep_zeros=True).kept.tolist() == [True, True, True, False, False, True]
-    assert select(low, high, 0.34, keep_zeros=True).kept.tolist() == [False, True, False, False, False, True]
-    assert select(low, high, keep_zeros=True).cosine_after == select(low, high).cosine_after
+@pytest.mark.parametrize(("tau", "kept"), [(1.0, [1, 5]), (0.34, [1, 5]), (0.2, [5])])
+def test_what_did_not_move_is_dropped(tau: float, kept: list[int]) -> None:
+    low, high = torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0, 2.0]), torch.tensor([1.0, 1.0, 0.0, 1.0, -1.0, 2.0])
+    assert select(low, high, tau).kept.nonzero().flatten().tolist() == kept
 
 
 @pytest.mark.parametrize(
@@ -175,17 +170,15 @@ def test_tau_out_of_range(tau: float) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_not_finite(value: float) -> None:
-    for at in (0, 2 * sizes.BLOCK):
-        bad, good = torch.ones(2 * sizes.BLOCK + 1), torch.zeros(2 * sizes.BLOCK + 1)
-        bad[at] = value
-        with pytest.raises(ValueError, match="delta_low has entries that are not finite"):
-            select(bad, good)
-        with pytest.raises(ValueError, match="delta_high has entries that are not finite"):
-            select(good, bad)
+    bad, good = torch.tensor([1.0, value]), torch.zeros(2)
+    with pytest.raises(ValueError, match="delta_low has entries that are not finite"):
+        select(bad, good)
+    with pytest.raises(ValueError, match="delta_high has entries that are not finite"):
+        select(good, bad)
 
 
 def test_shapes_and_dtypes_that_do_not_match() -> None:
-    with pytest.raises(ValueError, match=r"shape mismatch: delta_low is \(3,\), delta_high is \(1, 3\)"):
+    with pytest.raises(ValueError, match=r"delta_low is \(3,\), delta_high is \(1, 3\)"):
         select(torch.ones(3), torch.ones(1, 3))
     with pytest.raises(ValueError, match=r"delta_low is torch\.float64"):
         select(torch.ones(3, dtype=torch.float64), torch.ones(3))
@@ -209,40 +202,27 @@ def best_of_all_thresholds(low: Tensor, high: Tensor, limit: int) -> float:
     return best
 
 
-@cache
-def summits(kind: str, limit: int) -> list[float]:
-    return [best_of_all_thresholds(low, high, limit) for low, high in zip(*pairs(kind, 2, 60), strict=True)]
-
-
-SIZES = [(2**14, 2**19, 2**16), (16, 32, 8), (8, 4, 8), (8, 64, 2**16)]
-
-
-@pytest.mark.parametrize(("block", "small", "sample"), SIZES)
-@pytest.mark.parametrize("kind", ["normal", "agreeing", "low-bit", "decades", "extremes", "equal"])
-def test_passes_over_blocks_samples_and_digits(
-    kind: str, block: int, small: int, sample: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, size in (("BLOCK", block), ("SMALL", small), ("SAMPLE", sample)):
-        monkeypatch.setattr(sizes, name, size)
-    for tau in (1.0, 0.4, 0.05):
-        limit = math.floor(tau * 60)
-        for low, high, summit in zip(*pairs(kind, 2, 60), summits(kind, limit), strict=True):
-            mask = select(low, high, tau)
-            assert mask.kept.sum() <= limit
-            dot, square = of_mask(mask, low, high)
-            assert dot * dot / square == pytest.approx(summit, rel=1e-13)
+@pytest.mark.parametrize("tau", [1.0, 0.4, 0.05])
+@pytest.mark.parametrize("kind", DRAWS)
+def test_no_threshold_is_better(kind: str, tau: float) -> None:
+    limit = math.floor(tau * 60)
+    for low, high in zip(*pairs(kind, 2, 60), strict=True):
+        mask = select(low, high, tau)
+        assert mask.kept.sum() <= limit
+        dot, square = of_mask(mask, low, high)
+        summit = best_of_all_thresholds(low, high, limit)
+        assert (dot * dot / square if square else 0.0) == pytest.approx(summit, rel=1e-13)
 
 
 @pytest.mark.parametrize("tau", [1.0, 0.3, 0.01])
 @pytest.mark.parametrize("kind", ["normal", "agreeing", "low-bit", "decades"])
-def test_large_arrays_are_solved_as_small_ones(kind: str, tau: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    low, high = (tensor.view(-1) for tensor in pairs(kind, 1, 100_000))
-    sorted_at_once = select(low, high, tau)
-    monkeypatch.setattr(sizes, "SMALL", 2000)
-    monkeypatch.setattr(sizes, "SAMPLE", 1000)
-    mask = select(low, high, tau)
-    assert mask.cosine_after == pytest.approx(sorted_at_once.cosine_after, rel=1e-13)
-    assert mask.kept.equal(sorted_at_once.kept)
+def test_an_update_repeated_has_its_mask_repeated(kind: str, tau: float) -> None:
+    """N and D of an update repeated are so many times as large: its best mask is that of the update, repeated."""
+    low, high = (tensor.view(-1) for tensor in pairs(kind, 1, 2000))
+    once, often = select(low, high, tau), select(low.repeat(32), high.repeat(32), tau)
+    assert often.cosine_after == pytest.approx(once.cosine_after, rel=1e-12)
+    dot, square = of_mask(often, low.repeat(32), high.repeat(32))
+    assert (dot, square) == pytest.approx(tuple(32 * sum_ for sum_ in of_mask(once, low, high)), rel=1e-9)
 
 
 def test_the_mask_does_not_depend_on_the_number_of_threads() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prowd.methods.prowd.selection import select
+from prowd.methods.prowd.mask import select
 
 TAUS = st.sampled_from([1.0, 0.75, 0.5, 0.2])
 NUMBERS = st.one_of(
@@ -47,10 +47,10 @@ def cosine(kept: Tensor, low: Tensor, high: Tensor) -> float:
 
 
 @some
-@given(updates(), TAUS, st.booleans())
-def test_cosines_are_those_of_the_definition(pair: tuple[Tensor, Tensor], tau: float, keep_zeros: bool) -> None:
+@given(updates(), TAUS)
+def test_cosines_are_those_of_the_definition(pair: tuple[Tensor, Tensor], tau: float) -> None:
     low, high = pair
-    mask = select(low, high, tau, keep_zeros=keep_zeros)
+    mask = select(low, high, tau)
     assert mask.cosine_before == pytest.approx(cosine(torch.ones_like(mask.kept), low, high), rel=1e-12, abs=1e-15)
     assert mask.cosine_after == pytest.approx(cosine(mask.kept, low, high), rel=1e-12)
     assert mask.kept.sum() <= math.floor(tau * low.numel())
@@ -123,40 +123,7 @@ def test_the_order_of_entries_is_kept(pair: tuple[Tensor, Tensor], tau: float, s
 
 
 @some
-@given(updates(), TAUS)
-def test_keeping_zeros_only_adds_zeros(pair: tuple[Tensor, Tensor], tau: float) -> None:
-    low, high = pair
-    dropped, kept = select(low, high, tau), select(low, high, tau, keep_zeros=True)
-    added = kept.kept & ~dropped.kept
-    assert (low[added] == 0).all()
-    zeros = int((low == 0).sum())
-    assert added.sum() == min(zeros, math.floor(tau * low.numel()) - int(dropped.kept.sum()))
-    assert kept.cosine_after == dropped.cosine_after
-
-
-@some
 @given(updates())
 def test_a_looser_limit_is_never_worse(pair: tuple[Tensor, Tensor]) -> None:
     cosines = [select(*pair, tau=tau).cosine_after for tau in (0.1, 0.3, 0.5, 0.8, 1.0)]
     assert all(tight <= loose + 1e-13 for tight, loose in pairwise(cosines))
-
-
-@some
-@given(updates(), st.sampled_from([0.0, 0.1, 0.3, 0.6]), st.integers(0, 2**32))
-def test_no_random_mask_that_drops_as_few_is_better(pair: tuple[Tensor, Tensor], sparsity: float, seed: int) -> None:
-    low, high = pair
-    mask, most = select(low, high, sparsity=sparsity), math.floor(sparsity * low.numel())
-    assert (~mask.kept).sum() <= most
-    assert mask.cosine_after >= mask.cosine_before - 1e-12 or mask.cosine_after <= 0
-    random = torch.Generator().manual_seed(seed)
-    for _ in range(3):
-        kept = torch.ones_like(mask.kept)
-        kept[torch.randperm(low.numel(), generator=random)[:most]] = False
-        assert mask.cosine_after >= cosine(kept, low, high) - 1e-12 or mask.cosine_after <= 0
-
-
-@some
-@given(updates())
-def test_more_sparsity_is_never_worse(pair: tuple[Tensor, Tensor]) -> None:
-    cosines = [select(*pair, sparsity=sparsity).cosine_after for sparsity in (0.0, 0.1, 0.3, 0.6, 1.0)]
-    assert all(more >= less - 1e-12 for less, more in pairwise(cosines) if less > 0)
