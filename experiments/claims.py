@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from benchmarks.evidence.reading import Evidence, Figure, by_bits, printed
+from experiments.reading import Evidence, Figure, by_bits, printed
 from prowd.comparison import Estimate, Outcome, estimate
 from prowd.comparison.formats import interval
 
@@ -108,7 +108,8 @@ def changes(
     made: list[Claim] = []
     for method, runs in after.outcomes.items():
         for other in rivals.get(method, (method,)):
-            others = before.outcomes.get(other, {})
+            if (others := before.outcomes.get(other)) is None:
+                continue
             what = f"{method}, with − without" if other == method else f"{method} − {other}"
             for width in sorted(set(after.widths) & set(before.widths), key=by_bits):
                 differences = [

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from experiments.publish import NEAR_A_LEVEL, read_rows
 from prowd.comparison import Outcome
 from prowd.numbers.bits import Bitwidth
-from prowd.runs.read import Record, find_records
 from prowd.views.report.paper import AVERAGE, GAP, load
 
-__all__ = ["Evidence", "Figure", "by_bits", "printed", "read_evidence"]
+__all__ = ["Evidence", "Figure", "by_bits", "printed", "read_choices", "read_evidence"]
 
 Figure = Callable[[Outcome], float]
 
@@ -44,28 +43,46 @@ def by_bits(width: str) -> int:
 
 
 def read_evidence(folder: Path) -> Evidence:
-    """Read one comparison under results/; a run that did not measure all widths in its last round is not counted."""
+    """Read one comparison under results/."""
+    return _evidence(folder.name, read_rows(folder / "runs.csv"))
+
+
+def read_choices(folder: Path) -> dict[str, Evidence]:
+    """Read a screening under results/: a comparison for each choice that was tried."""
+    rows = read_rows(folder / "runs.csv")
+    choices = dict.fromkeys(row["choice"] for row in rows)
+    return {choice: _evidence(choice, [row for row in rows if row["choice"] == choice]) for choice in choices}
+
+
+def _evidence(name: str, rows: Sequence[Mapping[str, str]]) -> Evidence:
     outcomes: dict[str, dict[int, Outcome]] = {}
-    for record in find_records(folder)[0]:
-        if record.summary is not None and _is_whole(record):
-            found = Outcome.of(record.method, record.seed, record.summary)
-            outcomes.setdefault(record.method, {})[record.seed] = found
-    return Evidence(folder.name, outcomes, _last_peaks(folder / "peaks.csv"))
+    peaks: dict[str, dict[int, float]] = {}
+    for row in rows:
+        method, seed = row["method"], int(row["seed"])
+        outcomes.setdefault(method, {})[seed] = _outcome(row)
+        if near := row.get(f"float32 {NEAR_A_LEVEL}"):
+            peaks.setdefault(method, {})[seed] = float(near)
+    return Evidence(name, outcomes, peaks)
 
 
-def _is_whole(record: Record) -> bool:
-    """Whether a run is finished, and has measured every width at its end."""
-    return record.is_finished and set(record.mix) <= set(record.lines[-1].accuracy.trained)
+def _outcome(row: Mapping[str, str]) -> Outcome:
+    """A line of runs.csv."""
 
+    def measured(state: str) -> dict[str, float]:
+        found = {name.removesuffix(f" {state}"): text for name, text in row.items() if name.endswith(f" {state}")}
+        return {width: float(text) for width, text in found.items() if text and width != "average"}
 
-def _last_peaks(path: Path) -> dict[str, dict[int, float]]:
-    found: dict[str, dict[int, float]] = {}
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):  # in the order of rounds: the last one stays
-                if row["width"] == "float32":
-                    found.setdefault(row["method"], {})[int(row["seed"])] = float(row["near"])
-    return found
+    return Outcome(
+        method=row["method"],
+        seed=int(row["seed"]),
+        trained=measured("trained"),
+        received=measured("received"),
+        average=float(row["average trained"]),
+        average_received=float(row["average received"]),
+        bytes_up=float(row["bytes up a round"]),
+        bytes_down=float(row["bytes down a round"]),
+        weights_sha256=row["weights_sha256"],
+    )
 
 
 def printed(name: str) -> Evidence:

@@ -1,7 +1,7 @@
-"""How much a mask of ProWD may drop, on validation data. Run with ``python -m benchmarks.sparsity``.
+"""How much a mask of ProWD may drop, on validation data. Run with ``python -m experiments.masks.shares``.
 
-The default of ``sparsity`` was chosen on this table (docs/fidelity.md): the digits of the preset ``quick``, 300 of the
-1,438 training images set aside to validate on, and seeds that are reported nowhere else. The test set is not touched.
+The default of ``sparsity`` was chosen on this table (experiments/masks/README.md): the digits of the preset ``quick``,
+300 of the 1,438 training images set aside to validate on, and seeds that are reported nowhere else.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from prowd.data import load
 
 VALIDATION, SPLIT = 300, 12345
 SHARES = (1.0, 0.5, 0.35, 0.2, 0.1, 0.05)
+LIMITED = f"{Path(__file__).with_name('method.py')}:LimitedProWD"
 
 
 def split() -> dict[str, NDArray[Any]]:
@@ -39,13 +40,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the runs are kept, to go on with later (default: nowhere)")
     arguments = parser.parse_args()
     data = split()
+    plans: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in ("local", "fedavg", "prowd-deq")}
+    plans |= {f"prowd, sparsity {share:g}": (LIMITED, {"sparsity": share}) for share in SHARES}
     with tempfile.TemporaryDirectory() as folder:
         out = arguments.out or Path(folder)
-        plans: list[tuple[str, str, dict[str, Any]]] = [
-            (method, method, {}) for method in ("local", "fedavg", "prowd-deq")
-        ]
-        plans += [("prowd", f"prowd, sparsity {share:g}", {"sparsity": share}) for share in SHARES]
-        for method, name, options in plans:
+        for name, (method, options) in plans.items():
             place = out / name.replace(", sparsity ", "-")
             found = prowd.compare(
                 "quick", methods=[method], seeds=arguments.seeds, out=place, data=data, options=options

@@ -1,4 +1,4 @@
-"""What φ recovers from ternary weights. Run with ``python -m benchmarks.dequantizer [--seeds 0 1 2]``.
+"""What φ recovers from ternary weights. Run with ``python -m experiments.dequantizer [--seeds 0 1 2]``.
 
 Ten Float32 nets learn the digits, each on its own tenth of the images, for some rounds. After every round φ is fitted
 on the weights that five of them have by then (Algorithm 2, warm-started); at the end the other five, which φ has never
