@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from prowd.comparison import Onlooker, Plan, PlannedRun, Row
+from prowd.comparison import ComparisonObserver, Plan, PlannedRun, Row
 from prowd.comparison.formats import interval, kilobytes, starred
 from prowd.config.schema import RunConfig
 from prowd.views.console.words import duration, percent, say
@@ -19,7 +19,7 @@ from prowd.views.console.words import duration, percent, say
 __all__ = ["Clock", "ComparisonView", "comparison_tables"]
 
 
-class ComparisonView(Onlooker):
+class ComparisonView(ComparisonObserver):
     """One bar for a whole comparison and a line for each run that is under way; elsewhere a line as a run ends."""
 
     def __init__(self, console: Console, plan: Plan, cores: int) -> None:
