@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 import prowd
+from experiments.__main__ import main
 from experiments.masks.method import LimitedProWD, LimitedSwa, MoversSwa, RandomSwa, limited
-from experiments.plans import PLANS, SCREENED
+from experiments.plans import PLANS, SCREENED, Plan
 from experiments.plus.method import drift_of, posterior_mean
 from experiments.publish import near_levels, publish, read_rows
 from experiments.reading import read_choices, read_evidence
@@ -151,6 +152,37 @@ def test_choices_share_a_folder_and_are_replaced_one_by_one(made: Path, tmp_path
         publish(made, tmp_path, choice=choice)
     found = read_choices(tmp_path)
     assert {name: sum(map(len, one.outcomes.values())) for name, one in found.items()} == {"one": 5, "other": 5}
+
+
+def test_the_runner_makes_and_publishes_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {**TINY, "rounds": 1, "data": arrays()}
+    monkeypatch.setitem(PLANS, "tiny", Plan("?", "quick", ("local", "fedavg"), settings, than="tiny", seeds=(0,)))
+    monkeypatch.setitem(PLANS, "suspects/as-it-is", Plan("?", "quick", ("fedavg", "prowd"), settings, seeds=(0,)))
+    command = [
+        "experiments",
+        "--workers",
+        "1",
+        "--runs",
+        str(tmp_path / "runs"),
+        "--results",
+        str(tmp_path / "results"),
+    ]
+    monkeypatch.setattr("sys.argv", [*command, "--only", "tiny", "suspects/as-it-is"])
+    said: list[str] = []
+    for _ in range(2):
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert not stop.value.code
+        said.append(capsys.readouterr().out)
+    assert "| tiny | int8 of fedavg, with − without | 1 |  | +0.00 | too few runs |" in said[0]
+    assert "| as the presets have it |" in (tmp_path / "results/suspects/table.md").read_text("utf-8")
+    assert [row["run"] for row in read_rows(tmp_path / "results/tiny/provenance.csv")] == [
+        "fedavg-seed0",
+        "local-seed0",
+    ]
+    assert said[0].partition("| comparison")[2] == said[1].partition("| comparison")[2]
 
 
 def test_there_must_be_something_to_publish(tmp_path: Path) -> None:
