@@ -140,7 +140,7 @@ def compare(
     cores = workers or cores_for(plan)
     if not progress:
         return make(plan, cores, Onlooker(), tensorboard=tensorboard)
-    view = ComparisonView(Console(), plan, cores)
+    view = ComparisonView(Console(), plan)
     try:
         return make(plan, cores, view, tensorboard=tensorboard)
     finally:

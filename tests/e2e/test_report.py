@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.runs import ask, config_file, environment, summary
-from tests.unit.views.report.directories import line, lines, write, write_plan
+from tests.unit.views.report.directories import lines, write, write_plan
 
 WHEN = "no round is finished yet"
 
@@ -41,8 +41,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_a_real_run_has_all_figures(real: tuple[Path, str]) -> None:
     page = (real[0] / "again" / "index.html").read_text("utf-8")
-    assert page.count("<figure>") == page.count("<svg ") == 8
-    for figure in ("Figure 2", "Figure 4", "Figure 5", "Figure 6", "Figures 7 and 8"):
+    assert page.count("<figure>") == page.count("<svg ") == 5
+    for figure in ("Figure 2", "Figure 4", "Figure 6", "Figures 7 and 8"):
         assert f"{figure} of the paper" in page
     assert real[1].endswith("\nreport: again/index.html\n")
 
@@ -111,7 +111,7 @@ def test_out_and_page_only(tmp_path: Path) -> None:
 
 
 def test_figures_as_files(tmp_path: Path) -> None:
-    write(tmp_path / "a", [line(1, {})], clients="a few")
+    write(tmp_path / "a", lines(0.5, clients="int8:1"), clients="int8:1")
     done = ask("report", "a", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[1:] == [
@@ -120,7 +120,7 @@ def test_figures_as_files(tmp_path: Path) -> None:
     ]
     found = sorted(path.name for path in (tmp_path / "a" / "report" / "figures").iterdir())
     assert found == sorted(
-        f"{name}.{kind}" for name in ("fig4-convergence", "traffic") for kind in ("png", "svg", "pdf")
+        f"{name}.{kind}" for name in ("accuracy-rounds", "accuracy-megabytes") for kind in ("png", "svg", "pdf")
     )
 
 

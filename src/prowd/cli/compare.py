@@ -97,7 +97,7 @@ def compare(
     with download_bar(console) as progress:
         plan = make_plan(config, read_pairs(pairs), names, numbers, out=out, baseline=baseline, progress=progress)
     cores = workers or cores_for(plan)
-    view = ComparisonView(console, plan, cores)
+    view = ComparisonView(console, plan)
     try:
         found = make(plan, cores, view, tensorboard=tensorboard)
     except KeyboardInterrupt:

@@ -56,25 +56,15 @@ def move(clock: Clock, watch: Time, run: PlannedRun, rounds: float, seconds: flo
 
 def test_nothing_is_known_before_the_first_message(tmp_path: Path) -> None:
     one = run(tmp_path)
-    clock = Clock([one], 1)
+    clock = Clock([one])
     assert (clock.left(), clock.done, clock.rounds) == (0.0, 0.0, ROUNDS)
     clock.began(one, 0)
     assert clock.left() == 0.0
 
 
-def test_a_message_without_progress_divides_nothing_by_zero(watch: Time, tmp_path: Path) -> None:
-    one, other = run(tmp_path), run(tmp_path, "local")
-    clock = Clock([one, other], 1)
-    clock.began(one, 3)
-    move(clock, watch, one, 3, 2.0)
-    assert clock.left() >= 0
-    move(clock, watch, one, 4, 2.0)
-    assert clock.left() == (6 + 10) * 4
-
-
 def test_the_time_left_is_the_rounds_left_at_the_pace_so_far(watch: Time, tmp_path: Path) -> None:
     one = run(tmp_path)
-    clock = Clock([one], 1)
+    clock = Clock([one])
     clock.began(one, 0)
     move(clock, watch, one, 0.5, 1.0)
     assert clock.left() == 9.5 * 2
@@ -83,54 +73,20 @@ def test_the_time_left_is_the_rounds_left_at_the_pace_so_far(watch: Time, tmp_pa
     assert clock.left() == 8 * 3
 
 
-def test_each_method_has_a_pace_of_its_own_and_a_new_one_the_usual(watch: Time, tmp_path: Path) -> None:
-    fast, slow, new = (run(tmp_path, method) for method in ("fedavg", "prowd", "local"))
-    clock = Clock([fast, slow, new], 1)
-    clock.began(fast, 0)
-    move(clock, watch, fast, 10, 10.0)
-    clock.ended(fast)
-    clock.began(slow, 0)
-    move(clock, watch, slow, 5, 20.0)
-    assert clock.left() == 5 * 4 + 10 * (30 / 15)
-
-
-def test_another_seed_takes_as_long_as_the_first(watch: Time, tmp_path: Path) -> None:
-    one, two = run(tmp_path), run(tmp_path, seed=1)
-    clock = Clock([one, two], 1)
-    clock.began(one, 0)
-    move(clock, watch, one, 10, 30.0)
-    clock.ended(one)
-    assert clock.left() == 30.0
-
-
-def test_parallel_runs_share_the_time_left(watch: Time, tmp_path: Path) -> None:
+def test_runs_at_the_same_time_share_the_time_left(watch: Time, tmp_path: Path) -> None:
     runs = [run(tmp_path, seed=seed) for seed in range(4)]
-    clock = Clock(runs, 2)
+    clock = Clock(runs)
     for one in runs[:2]:
         clock.began(one, 0)
     watch.now += 4.0
     for one in runs[:2]:
         clock.moved(one, 2)
-    assert clock.left() == (8 + 8 + 10 + 10) * 2 / 2
-
-
-def test_the_longest_run_is_the_least_that_is_left(watch: Time, tmp_path: Path) -> None:
-    one, two = run(tmp_path), run(tmp_path, seed=1)
-    clock = Clock([one, two], 2)
-    clock.began(one, 0)
-    move(clock, watch, one, 9, 9.0)
-    assert clock.left() == 10.0
-
-
-def test_cores_beyond_the_runs_do_not_count(watch: Time, tmp_path: Path) -> None:
-    one, two = finish(run(tmp_path)), run(tmp_path, seed=1)
-    assert Clock([one, two], 8).jobs == 1
-    assert Clock([one], 8).jobs == 1
+    assert clock.left() == (8 + 8 + 10 + 10) * 4 / 4
 
 
 def test_finished_runs_count_as_done(watch: Time, tmp_path: Path) -> None:
     one, two = finish(run(tmp_path)), run(tmp_path, seed=1)
-    clock = Clock([one, two], 1)
+    clock = Clock([one, two])
     assert (clock.done, clock.rounds) == (10.0, 20)
     clock.began(two, 0)
     move(clock, watch, two, 1, 3.0)
@@ -139,7 +95,7 @@ def test_finished_runs_count_as_done(watch: Time, tmp_path: Path) -> None:
 
 def test_rounds_of_an_earlier_session_tell_nothing_of_the_pace(watch: Time, tmp_path: Path) -> None:
     one = run(tmp_path)
-    clock = Clock([one], 1)
+    clock = Clock([one])
     clock.began(one, 6)
     move(clock, watch, one, 7, 5.0)
     assert (clock.done, clock.left()) == (7, 3 * 5)
@@ -147,7 +103,7 @@ def test_rounds_of_an_earlier_session_tell_nothing_of_the_pace(watch: Time, tmp_
 
 def test_a_failed_run_is_no_longer_waited_for(watch: Time, tmp_path: Path) -> None:
     one = run(tmp_path)
-    clock = Clock([one], 1)
+    clock = Clock([one])
     clock.began(one, 0)
     move(clock, watch, one, 1, 5.0)
     clock.ended(one)
@@ -157,7 +113,7 @@ def test_a_failed_run_is_no_longer_waited_for(watch: Time, tmp_path: Path) -> No
 def two_runs(console: Console, folder: Path, watch: Time) -> None:
     """Show a run that is made and one that fails, after one that is already there."""
     runs = (finish(run(folder)), run(folder, "prowd"), run(folder, "mine", 1))
-    view = ComparisonView(console, Plan(folder, runs), 2)
+    view = ComparisonView(console, Plan(folder, runs))
     for one in runs[1:]:
         view.began(one, 0)
     watch.now += 2.0
@@ -197,7 +153,7 @@ def test_on_a_terminal_there_are_bars(watch: Time, tmp_path: Path) -> None:
 
 def test_a_view_may_be_closed_twice_and_with_runs_under_way(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    view = ComparisonView(console, Plan(tmp_path, (run(tmp_path),)), 1)
+    view = ComparisonView(console, Plan(tmp_path, (run(tmp_path),)))
     view.began(run(tmp_path), 3)
     view.close()
     view.close()

@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
-from rich.text import Text
 
 from prowd.comparison import Onlooker, Plan, PlannedRun, Row
 from prowd.comparison.formats import interval, kilobytes, starred
 from prowd.config.schema import RunConfig
-from prowd.views.console.words import duration, percent, say
+from prowd.views.console.words import compact_table, duration, narrow, percent, say
 
 __all__ = ["Clock", "ComparisonView", "comparison_tables"]
 
@@ -22,9 +20,9 @@ __all__ = ["Clock", "ComparisonView", "comparison_tables"]
 class ComparisonView(Onlooker):
     """One bar for a whole comparison and a line for each run that is under way; elsewhere a line as a run ends."""
 
-    def __init__(self, console: Console, plan: Plan, cores: int) -> None:
+    def __init__(self, console: Console, plan: Plan) -> None:
         self.console = console
-        self.clock = Clock(plan.runs, cores)
+        self.clock = Clock(plan.runs)
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
@@ -61,7 +59,7 @@ class ComparisonView(Onlooker):
         say(self.console, f"{run.method}, seed {run.seed}: {text}", style="yellow")
 
     def ended(self, run: PlannedRun, failure: str | None) -> None:
-        """Take a run away, and say what it came to."""
+        """Remove the bar of a run, and print its result."""
         self.clock.ended(run)
         if run in self.tasks:
             self.progress.remove_task(self.tasks.pop(run))
@@ -84,72 +82,50 @@ class ComparisonView(Onlooker):
 
 
 class Clock:
-    """How long a comparison still takes: what a round of each method took so far, times the rounds that are left."""
+    """How long a comparison still takes: the rounds that are left, at the pace of those since it began."""
 
-    def __init__(self, runs: Sequence[PlannedRun], jobs: int) -> None:
+    def __init__(self, runs: Sequence[PlannedRun]) -> None:
         self.runs = runs
-        self.jobs = min(jobs, max(1, sum(not run.is_finished for run in runs)))
         self.reached = {run: float(run.config.rounds if run.is_finished else 0) for run in runs}
-        self.spent: dict[str, float] = {}
-        self.made: dict[str, float] = {}
-        self.seen: dict[PlannedRun, float] = {}
-
-    @property
-    def rounds(self) -> int:
-        """Rounds of all runs."""
-        return sum(run.config.rounds for run in self.runs)
+        self.rounds = sum(run.config.rounds for run in runs)
+        self.made, self.began_at = 0.0, time.perf_counter()
 
     @property
     def done(self) -> float:
-        """Rounds that are made."""
+        """Rounds that need no more time, those of failed runs among them."""
         return sum(self.reached.values())
 
     def began(self, run: PlannedRun, rounds: float) -> None:
-        """A run goes on from here."""
-        self.reached[run], self.seen[run] = rounds, time.perf_counter()
+        """A run starts, or goes on after so many rounds of an earlier session, which tell nothing of the pace."""
+        self.reached[run] = rounds
 
     def moved(self, run: PlannedRun, rounds: float) -> None:
-        """A run has come so far."""
-        now = time.perf_counter()
-        self.spent[run.method] = self.spent.get(run.method, 0.0) + now - self.seen[run]
-        self.made[run.method] = self.made.get(run.method, 0.0) + rounds - self.reached[run]
-        self.reached[run], self.seen[run] = rounds, now
+        """A run has made so many rounds."""
+        self.made += rounds - self.reached[run]
+        self.reached[run] = rounds
 
     def ended(self, run: PlannedRun) -> None:
         """A run is over, even if it failed."""
         self.reached[run] = run.config.rounds
 
     def left(self) -> float:
-        """Seconds until the last run ends, all cores being busy until then; at least what the longest run takes."""
-        usual = sum(self.spent.values()) / (sum(self.made.values()) or 1.0)
-        pace = {method: self.spent[method] / self.made[method] for method in self.spent if self.made[method]}
-        rest = [(run.config.rounds - self.reached[run]) * pace.get(run.method, usual) for run in self.runs]
-        return max(sum(rest) / self.jobs, *rest)
+        """Seconds until the last run ends, where runs take turns as they did so far."""
+        elapsed = time.perf_counter() - self.began_at
+        return elapsed / self.made * (self.rounds - self.done) if self.made else 0.0
 
 
 def comparison_tables(config: RunConfig, rows: Sequence[Row], baseline: str) -> list[Table]:
-    """What a comparison came to, in tables that fit a terminal: accuracy, then differences and traffic."""
+    """The results of a comparison in tables that fit a terminal: accuracy, then differences and traffic."""
     widths = list(dict.fromkeys(width for row in rows for width in row.widths))
-    accuracy = _table(f"{config.name}: accuracy after local training, % ± 95 % interval", *widths, "gap", "average")
+    title = f"{config.name}: accuracy after local training, % ± 95 % interval"
+    accuracy = compact_table(*widths, "gap", "average", title=title)
     headings = (f"against {baseline}", "as received", "up a round", "down a round")
     star = " (* interval excludes zero)" if any(row.difference and row.difference.excludes_zero for row in rows) else ""
-    other = _table(f"{config.name}: average against {baseline}{star}, as received, and traffic", *headings)
+    title = f"{config.name}: average against {baseline}{star}, as received, and traffic"
+    other = compact_table(*headings, title=title)
     for row in rows:
         shown = [interval(row.widths.get(width)) for width in widths]
-        accuracy.add_row(row.method, *map(_close, (*shown, interval(row.gap, signed=True), interval(row.average))))
+        accuracy.add_row(row.method, *map(narrow, (*shown, interval(row.gap, signed=True), interval(row.average))))
         against = starred(interval(row.difference, signed=True), row.difference), interval(row.received)
-        other.add_row(row.method, *map(_close, against), kilobytes(row.bytes_up), kilobytes(row.bytes_down))
+        other.add_row(row.method, *map(narrow, against), kilobytes(row.bytes_up), kilobytes(row.bytes_down))
     return [accuracy, other]
-
-
-def _table(title: str, *headings: str) -> Table:
-    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("method", no_wrap=True)
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    return table
-
-
-def _close(text: str) -> str:
-    """Narrower: a name of 24 letters and four such figures fit into 80 columns."""
-    return text.replace(" ± ", " ±")

@@ -1,16 +1,19 @@
-"""Figures as people read them, lines as they are, and bars for what has to be fetched."""
+"""Formats of numbers, lines and tables in a terminal, and the progress bar of a download."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from prowd.data import Progress as DownloadProgress
 
-__all__ = ["download_bar", "duration", "percent", "say", "size"]
+__all__ = ["compact_table", "download_bar", "duration", "narrow", "percent", "say", "size"]
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -37,6 +40,21 @@ def percent(accuracy: Mapping[str, float]) -> str:
 def say(console: Console, text: str, style: str | None = None) -> None:
     """Print a line as it is: brackets are brackets, and a long path stays whole."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def compact_table(*headings: str, title: str | None = None) -> Table:
+    """A table of figures by method that fits 80 columns."""
+    shown = None if title is None else Text(title)
+    table = Table(title=shown, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def narrow(interval: str) -> str:
+    """An interval without its blank: a name of 24 letters and four such figures fit into 80 columns."""
+    return interval.replace(" ± ", " ±")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from prowd.methods import METHODS
 from prowd.runs.read import Record
 from prowd.views.report.charts import bytes_a_client
 from prowd.views.report.groups import FREE, OWN, Group
-from prowd.views.report.tables import GAIN, SIGNED, Beside
+from prowd.views.report.tables import Beside, shown, values
 
 __all__ = ["Cell", "PageTable", "absences", "headline", "printed", "provenance", "settings", "traffic"]
 
@@ -84,29 +84,13 @@ def _method(group: Group, row: Row, several: bool) -> list[Cell]:
 
 
 def printed(both: Beside) -> PageTable:
-    """A table of the paper beside ours."""
-    headings = ["method"]
-    for name in both.columns:
-        headings += [f"{name} ours", f"{name} printed"]
+    """A table of the paper and our numbers."""
+    headings, *body = shown(both)
     rows = [
-        [
-            Cell(line.method),
-            *(
-                _beside(value, name)
-                for name in both.columns
-                for value in (line.pairs[name].ours, line.pairs[name].printed)
-            ),
-            _beside(line.gain.off, GAIN),
-        ]
-        for line in both.lines
+        [Cell(line.method), *(Cell(text, _mean(value)) for text, (_, value) in zip(texts, values(line), strict=True))]
+        for line, (_, *texts) in zip(both.lines, body, strict=True)
     ]
-    headings.append("difference in gain")
     return PageTable(both.caption, headings, rows, frozenset(range(1, len(headings))))
-
-
-def _beside(value: Estimate | None, column: str) -> Cell:
-    text = interval(value, signed=column in SIGNED)
-    return Cell(starred(text, value) if column == GAIN else text, _mean(value))
 
 
 def traffic(group: Group) -> PageTable:

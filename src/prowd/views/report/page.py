@@ -58,8 +58,8 @@ def render(sections: Sequence[Section], problems: Sequence[str], files: Mapping[
         lead=_lead(sections),
         version=__version__,
         command=command_line(sys.argv),
-        style=Markup(_text("page.css")),  # noqa: S704 - our own file
-        script=Markup(_text("page.js")),  # noqa: S704 - our own file
+        style=_template("page.css"),
+        script=_template("page.js"),
         problems=[*problems, *remarks],
         groups=[_section(section, counter, files, out) for section in sections],
     )
@@ -85,7 +85,7 @@ def _section(section: Section, counter: Any, files: Mapping[int, Sequence[Path]]
             for part in section.parts
         ],
         "settings": [cells.settings(group)],
-        "configs": [(f"config.toml of {record.path.name}", _config(record.path)) for record in _some(group)],
+        "configs": [(f"config.toml of {record.path.name}", _config(record.path)) for record, *_ in group.runs.values()],
         "provenance": cells.provenance(group.records),
     }
 
@@ -151,11 +151,6 @@ def _lead(sections: Sequence[Section]) -> str:
     return f"{what} of {len(sections)} federations." if len(sections) > 1 else f"{what} of one federation."
 
 
-def _some(group: Group) -> list[Any]:
-    """A run of each method."""
-    return [records[0] for records in group.runs.values()]
-
-
 def _config(path: Path) -> str:
     try:
         return without_home((path / "config.toml").read_text("utf-8"))
@@ -163,5 +158,6 @@ def _config(path: Path) -> str:
         return f"cannot be read: {error}"
 
 
-def _text(name: str) -> str:
-    return (resources.files("prowd.views.report") / "templates" / name).read_text("utf-8")
+def _template(name: str) -> Markup:
+    text = (resources.files("prowd.views.report") / "templates" / name).read_text("utf-8")
+    return Markup(text)  # noqa: S704 - our own file

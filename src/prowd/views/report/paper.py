@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
-
-from prowd.numbers.bits import Bitwidth, parse_mix
 
 __all__ = ["AVERAGE", "GAP", "Note", "PaperTable", "Printed", "load", "tables_for"]
 
@@ -66,27 +63,20 @@ def load() -> tuple[PaperTable, ...]:
     return tuple(_table(name, values) for name, values in tomllib.loads(text).items())
 
 
-def tables_for(clients: Mapping[str, int] | str, methods: Iterable[str]) -> list[PaperTable]:
+def tables_for(clients: Mapping[str, int], methods: Iterable[str]) -> list[PaperTable]:
     """The tables to set beside runs of these methods in a federation with so many clients of each width.
 
-    Clients may also be written as a mix, ``int8:5, float32:5``; how many they are together does not matter. A table is
-    left out if another has all that it would show and more, or comes first: ProWD and FedAvg alone make a Table 1,
-    together with ProWD's parts a Table 3.
+    A table is left out if another has all that it would show and more, or comes first: ProWD and FedAvg alone make a
+    Table 1, together with ProWD's parts a Table 3.
     """
-    counts, run = _counts(clients), set(methods)
-    matching = [table for table in load() if table.is_of(counts)]
+    run = set(methods)
+    matching = [table for table in load() if table.is_of(clients)]
     shown = [run & table.methods.keys() for table in matching]
     return [
         table
         for index, (table, those) in enumerate(zip(matching, shown, strict=True))
         if those and those not in shown[:index] and not any(those < others for others in shown)
     ]
-
-
-def _counts(clients: Mapping[str, int] | str) -> dict[str, int]:
-    if isinstance(clients, str):
-        return dict(Counter(map(str, parse_mix(clients))))
-    return {str(Bitwidth.parse(width)): count for width, count in clients.items() if count}
 
 
 def _table(name: str, values: Mapping[str, Any]) -> PaperTable:

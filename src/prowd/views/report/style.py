@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from prowd.files import atomic_write
 
 __all__ = [
-    "FORMATS",
     "INK",
     "LINES",
     "PALETTE",
@@ -32,7 +31,6 @@ __all__ = [
     "styled",
 ]
 
-FORMATS = ("png", "svg", "pdf")
 SCALE = 108  # pixels of the page an inch of a figure: texts of 8 points are 12 pixels high
 INK, LINES = "#222222", "#cccccc"
 # Each at least 3 : 1 against white; the page has their twins for the dark. Series differ in dashes and markers too.
@@ -112,7 +110,7 @@ def panels(count: int, *, columns: int = 3, width: float = 2.7, height: float = 
     return figure, grid[:count]
 
 
-def legend_below(figure: Figure, *panels: Axes, columns: int = 4) -> None:
+def legend_below(figure: Figure, *panels: Axes) -> None:
     """One legend for all panels: what any of them shows."""
     found: dict[str, Artist] = {}
     for axes in panels:
@@ -121,16 +119,16 @@ def legend_below(figure: Figure, *panels: Axes, columns: int = 4) -> None:
     if len(found) > 1:
         widest = 0.5 + 0.075 * max(map(len, found))  # inches: the key, and a letter of 9 points
         fitting = max(1, int(figure.get_figwidth() / widest))
-        many = min(columns, fitting, len(found))
+        many = min(4, fitting, len(found))
         figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=many)
 
 
-def save(drawing: Drawing, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+def save(drawing: Drawing, folder: Path) -> list[Path]:
     """Write a figure's files. The same figure gives the same bytes: no dates, no random names."""
     dates = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}
     paths: list[Path] = []
     with mpl.rc_context({"svg.hashsalt": drawing.name}):
-        for kind in formats:
+        for kind in dates:
             data = io.BytesIO()
             drawing.figure.savefig(data, format=kind, metadata=dates[kind])
             paths.append(folder / f"{drawing.name}.{kind}")

@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from prowd.comparison import Estimate, Row
@@ -23,9 +21,10 @@ from prowd.comparison.formats import (
     to_latex,
     to_markdown,
 )
+from prowd.views.console.words import compact_table, narrow
 from prowd.views.report.paper import AVERAGE, GAP, PaperTable, Printed
 
-__all__ = ["Beside", "Line", "Pair", "beside", "csv", "latex", "markdown", "terminal"]
+__all__ = ["Beside", "Line", "Pair", "beside", "csv", "latex", "markdown", "shown", "terminal", "values"]
 
 GAIN = "gain"
 SIGNED = {GAP, GAIN}
@@ -99,7 +98,7 @@ def beside(table: PaperTable, rows: Sequence[Row], baseline: str = "fedavg", not
 def terminal(both: Beside) -> list[RenderableType]:
     """Two tables that fit 80 columns, the printed numbers under ours, each below its heading, and the notes."""
     first, second = both.table.columns[:WIDEST], (*both.table.columns[WIDEST:], GAIN)
-    accuracy, gain = _table(*first), _table(*second, "difference")
+    accuracy, gain = compact_table(*first), compact_table(*second, "difference")
     for line in both.lines:
         for table, columns, last in ((accuracy, first, []), (gain, second, [_close(line.gain.off, GAIN)])):
             table.add_row(line.method, *(_close(line.pairs[key].ours, key) for key in columns), *last)
@@ -116,19 +115,19 @@ def terminal(both: Beside) -> list[RenderableType]:
 def markdown(both: Beside) -> str:
     """The table for a README, and the notes as a list."""
     notes = "".join(f"- {note}\n" for note in both.notes)
-    return to_markdown(_cells(both, interval)) + f"\n{both.caption}\n" + (f"\n{notes}" if notes else "")
+    return to_markdown(shown(both)) + f"\n{both.caption}\n" + (f"\n{notes}" if notes else "")
 
 
 def latex(both: Beside) -> str:
     """The table for a paper, caption and notes as comments above it; needs booktabs."""
-    return "".join(f"% {text}\n" for text in (both.caption, *both.notes)) + to_latex(_cells(both, interval_latex))
+    return "".join(f"% {text}\n" for text in (both.caption, *both.notes)) + to_latex(shown(both, interval_latex))
 
 
 def csv(both: Beside) -> str:
     """The table for a spreadsheet: every number and every ± in a column of its own."""
-    header, *_ = _cells(both, interval)
+    header, *_ = shown(both)
     lines: list[list[object]] = [["method", "seeds", *(part for name in header[1:] for part in (name, f"{name} ±"))]]
-    lines += [[line.method, line.seeds, *numbers(value for _, value in _values(line))] for line in both.lines]
+    lines += [[line.method, line.seeds, *numbers(value for _, value in values(line))] for line in both.lines]
     return to_csv(lines)
 
 
@@ -168,15 +167,15 @@ def _notes(table: PaperTable, ours: Mapping[str, Row], baseline: str) -> list[st
     return notes
 
 
-def _cells(both: Beside, show: Callable[..., str]) -> Cells:
+def shown(both: Beside, show: Callable[..., str] = interval) -> Cells:
     """The table as text, its header first."""
     names = {GAIN: f"gain over {both.baseline}"}
     header = [text for key in both.columns for text in (names.get(key, key), f"{names.get(key, key)} printed")]
-    body = [[line.method, *(_show(value, key, show) for key, value in _values(line))] for line in both.lines]
+    body = [[line.method, *(_show(value, key, show) for key, value in values(line))] for line in both.lines]
     return [["method", *header, "difference in gain"], *body]
 
 
-def _values(line: Line) -> list[tuple[str, Estimate | None]]:
+def values(line: Line) -> list[tuple[str, Estimate | None]]:
     """All numbers of a line as the header has them, each with its column."""
     pairs = [(key, value) for key, pair in line.pairs.items() for value in (pair.ours, pair.printed)]
     return [*pairs, (GAIN, line.gain.off)]
@@ -189,12 +188,4 @@ def _show(value: Estimate | None, column: str, show: Callable[..., str]) -> str:
 
 def _close(value: Estimate | None, column: str) -> str:
     """Narrower, for a terminal."""
-    return _show(value, column, interval).replace(" ± ", " ±").replace(" *", "*")
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("method", no_wrap=True)
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    return table
+    return narrow(_show(value, column, interval)).replace(" *", "*")

@@ -14,7 +14,6 @@ from prowd.comparison import tabulate
 from prowd.config.schema import load_config
 from prowd.errors import RunError
 from prowd.files import atomic_write
-from prowd.runs.read import Record
 from prowd.views.report import cells, charts, tables, weights
 from prowd.views.report.groups import Group, gather
 from prowd.views.report.page import Part, Section, render
@@ -25,7 +24,6 @@ from prowd.views.report.tables import Beside
 __all__ = ["Report", "make_report"]
 
 PAGE = "index.html"
-MOST_TIMELINES = 12
 
 
 @dataclass(frozen=True)
@@ -98,50 +96,26 @@ def _unlike(preset: str, config: Mapping[str, Any]) -> list[str]:
 
 def _parts(group: Group) -> list[Part]:
     """The chapters of a group."""
-    accuracy = [
-        charts.convergence(group), charts.accuracy_curves(group, "rounds"), charts.accuracy_curves(group, "megabytes"),
-        charts.accuracy_bars(group),
-    ]  # fmt: skip
+    accuracy = [charts.accuracy_curves(group, against) for against in ("rounds", "megabytes")]
     parts = [Part("Accuracy", drawings=_there(accuracy))] if any(accuracy) else []
-    parts.append(Part("Bytes per client", drawings=_there([charts.traffic_bars(group)]), tables=[cells.traffic(group)]))
-    parts.append(_timeline(group))
+    parts.append(Part("Bytes per client", tables=[cells.traffic(group)]))
+    parts.append(_missing_clients(group))
     shown = _there([weights.histograms(group), weights.blocks(group), weights.distances(group)])
     return [*parts, Part("Weights", _missing(group, shown), shown)]
 
 
-def _timeline(group: Group) -> Part:
+def _missing_clients(group: Group) -> Part:
     """Who was lost or refused, when and why."""
-    table, count, vain = cells.absences(group)
+    table, count, retried = cells.absences(group)
     asked = sum(line.clients.asked for record in group.records for line in record.lines)
     texts = [f"{count} of {asked} times a client that was asked for its work was lost or its update refused."]
     if not count:
         texts = [f"Every client that was asked ({asked} times in all) took part: none was lost, none was refused."]
     if not asked:
         texts = ["No client has been asked yet."]
-    if vain:
-        texts.append(f"In vain attempts at rounds, which were then tried again, {vain} more were missing.")
-    runs = [
-        (record, name) for record, name in zip(group.records, _names(group.records), strict=True) if _absent(record)
-    ]
-    if len(runs) > MOST_TIMELINES:
-        texts.append(f"Drawn are {MOST_TIMELINES} of {len(runs)} runs in which somebody was missing.")
-    lines = _there([charts.timeline(record, name) for record, name in runs[:MOST_TIMELINES]])
-    return Part("Timeline", texts, lines, [table] if table.rows else [])
-
-
-def _absent(record: Record) -> bool:
-    return any(line.clients.lost or line.clients.refused for line in record.lines)
-
-
-def _names(records: Sequence[Record]) -> list[str]:
-    """A name for the figure of each run: that of its folder, as far as a file can bear it and no other has it."""
-    names: list[str] = []
-    for record in records:
-        name = _file_name(f"timeline-{record.path.name}")
-        while name.casefold() in (other.casefold() for other in names):
-            name += "+"
-        names.append(name)
-    return names
+    if retried:
+        texts.append(f"In attempts at rounds that were then tried again, {retried} more were missing.")
+    return Part("Missing clients", texts, tables=[table] if table.rows else [])
 
 
 def _file_name(text: str) -> str:

@@ -81,17 +81,17 @@ def test_a_printed_table_beside_ours() -> None:
         for method, low in (("fedavg", 70.0), ("prowd", 79.5)) for seed in (0, 1)
     ])  # fmt: skip
     shown = cells.printed(beside(load()[0], rows))  # of 50 % Int8 and 50 % Float32 clients
-    assert shown.headings[:3] == ["method", "int8 ours", "int8 printed"]
-    assert shown.headings[-3:] == ["gain ours", "gain printed", "difference in gain"]
+    assert shown.headings[:3] == ["method", "int8", "int8 printed"]
+    assert shown.headings[-3:] == ["gain over fedavg", "gain over fedavg printed", "difference in gain"]
     found = {row[0]: dict(zip(shown.headings, row, strict=True)) for row in texts(shown)}
-    assert (found["prowd"]["int8 ours"], found["prowd"]["int8 printed"]) == ("79.50 ± 0.00", "82.87 ± 0.37")
-    assert (found["prowd"]["gap ours"], found["prowd"]["gap printed"]) == ("+2.00 ± 0.00", "+3.12")
-    assert (found["prowd"]["gain ours"], found["prowd"]["gain printed"]) == (
+    assert (found["prowd"]["int8"], found["prowd"]["int8 printed"]) == ("79.50 ± 0.00", "82.87 ± 0.37")
+    assert (found["prowd"]["gap"], found["prowd"]["gap printed"]) == ("+2.00 ± 0.00", "+3.12")
+    assert (found["prowd"]["gain over fedavg"], found["prowd"]["gain over fedavg printed"]) == (
         "+9.50 ± 0.00 *",
         "+7.87 ± 0.42 *",
     )  # √(0.22² + 0.36²)
     assert found["prowd"]["difference in gain"] == "+1.63 ± 0.42 *"  # 9.50 − (84.43 − 76.56), √(0.22² + 0.36²)
-    assert found["fedavg"]["gain ours"] == "–"
+    assert found["fedavg"]["gain over fedavg"] == "–"
 
 
 # Bytes

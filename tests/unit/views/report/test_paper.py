@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from prowd.config.files import presets, read_settings, read_suggestion
-from prowd.errors import ConfigError
 from prowd.methods import METHODS
-from prowd.views.report.paper import AVERAGE, GAP, PaperTable, Printed, load, tables_for
+from prowd.numbers.bits import parse_mix
+from prowd.views.report.paper import AVERAGE, GAP, PaperTable, load, tables_for
 
 TABLES = {table.name: table for table in load()}
 NAMES = ["table1-50-50", "table1-80-20", "table2", "table3-50-50", "table3-80-20"]
@@ -70,12 +70,6 @@ def noted(table: PaperTable, kind: str) -> list[Cell]:
     return sorted(cell for note in table.notes if note.kind == kind for cell in note.cells)
 
 
-def altered(table: PaperTable, method: str, column: str, by: float) -> PaperTable:
-    row = table.methods[method]
-    number = replace(row[column], value=row[column].value + by)
-    return replace(table, methods={**table.methods, method: {**row, column: number}})
-
-
 def test_the_tables_are_there_in_the_papers_order() -> None:
     assert list(TABLES) == NAMES
     assert {name: list(table.methods) for name, table in TABLES.items()} == ROWS
@@ -99,20 +93,6 @@ def test_the_averages_are_those_of_the_paper(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_accuracies_have_an_interval_except_in_table_2_and_gaps_have_none(name: str) -> None:
-    for row in TABLES[name].methods.values():
-        for column, number in row.items():
-            assert (number.half is None) == (column == GAP or name == "table2"), column
-
-
-def test_some_numbers_are_as_printed() -> None:
-    assert TABLES["table1-50-50"].methods["fedpaq"]["float32"] == Printed(84.93, 0.30)
-    assert TABLES["table1-80-20"].methods["fedprox"][GAP] == Printed(-3.32, None)
-    assert TABLES["table2"].methods["fedgroupedavg-asymmetric"]["int12"] == Printed(79.18, None)
-    assert TABLES["table3-50-50"].methods["prowd-swa"]["int8"] == Printed(79.79, 0.98)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_every_wrong_sum_is_noted_and_no_right_one(name: str) -> None:
     table = TABLES[name]
     assert noted(table, "sum") == sorted(wrong_sums(table))
@@ -129,37 +109,12 @@ def test_the_wrong_sums_are_these_four() -> None:
     ]
 
 
-@pytest.mark.parametrize("column", ["int6", "int16", GAP, AVERAGE])
-def test_a_number_that_is_copied_wrongly_is_a_wrong_sum(column: str) -> None:
-    assert list(wrong_sums(altered(TABLES["table2"], "prowd", column, 0.07))) != list(wrong_sums(TABLES["table2"]))
-
-
-def test_a_number_that_differs_from_table_1_is_found() -> None:
-    changed = altered(TABLES["table3-80-20"], "prowd", "float32", 0.01)
-    assert list(differing(changed)) == [("prowd", "float32")]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_notes_on_bold_numbers_are_on_some_that_are_not_the_highest(name: str) -> None:
     table = TABLES[name]
     for method, column in noted(table, "best"):
         highest = max(row[column].value for row in table.methods.values())
         assert table.methods[method][column].value < highest
-
-
-def test_a_note_is_on_cells_or_on_words() -> None:
-    notes = [note for table in load() for note in table.notes]
-    assert all((note.kind == "words") == (note.cells == ()) for note in notes)
-    assert {note.kind for note in notes} == {"sum", "again", "best", "words"}
-    assert all(note.text.endswith(".") for note in notes)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_note_on_cells_quotes_their_numbers(name: str) -> None:
-    table = TABLES[name]
-    for note in table.notes:
-        if note.kind in {"sum", "best"}:
-            assert all(f"{table.methods[method][column].value:.2f}" in note.text for method, column in note.cells)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +134,7 @@ def test_a_note_on_cells_quotes_their_numbers(name: str) -> None:
     ],
 )
 def test_a_table_is_shown_for_what_no_other_shows(methods: list[str], names: list[str]) -> None:
-    assert [table.name for table in tables_for("int8:5, float32:5", methods)] == names
+    assert [table.name for table in tables_for({"int8": 5, "float32": 5}, methods)] == names
 
 
 @pytest.mark.parametrize(
@@ -188,36 +143,26 @@ def test_a_table_is_shown_for_what_no_other_shows(methods: list[str], names: lis
         ("int8:1,float32:1", ["table1-50-50"]),
         ("float32:7, int8:7", ["table1-50-50"]),
         ("int8:2, float32:4, int8:2", ["table1-50-50"]),
-        ({"float32": 50, "INT8": 50, "int4": 0}, ["table1-50-50"]),
         ("int8:4, float32:1", ["table1-80-20"]),
-        ({"int8": 80, "float32": 20}, ["table1-80-20"]),
         ("int8:1, float32:4", []),
         ("int8:5, float32:4", []),
         ("int8:79, float32:21", []),
         ("int16:5, float32:5", []),
         ("int8:10", []),
-        ({}, []),
         ("int6:3, int8:3, int12:2, int16:2", ["table2"]),
-        ({"int16": 20, "int12": 20, "int8": 30, "int6": 30}, ["table2"]),
         ("int6:3, int8:3, int12:2, int16:2, float32:1", []),
     ],
 )
-def test_a_federation_is_known_by_its_shares(clients: dict[str, int] | str, names: list[str]) -> None:
-    assert [table.name for table in tables_for(clients, ["fedavg", "prowd"])] == names
-
-
-def test_a_mix_that_cannot_be_read_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"clients: 'int8' in 'int8, float32:5' is not a group; accepted"):
-        tables_for("int8, float32:5", ["fedavg"])
-    with pytest.raises(ConfigError, match=r"'int99' is not a bitwidth; accepted"):
-        tables_for({"int99": 5}, ["fedavg"])
+def test_a_federation_is_known_by_its_shares(clients: str, names: list[str]) -> None:
+    counts = Counter(map(str, parse_mix(clients)))
+    assert [table.name for table in tables_for(counts, ["fedavg", "prowd"])] == names
 
 
 @pytest.mark.parametrize("preset", sorted(presets()))
 def test_presets_of_a_table_find_it(preset: str) -> None:
     settings, methods = read_settings(preset), read_suggestion(preset).methods
     name = preset.removesuffix("-cpu").replace("ablation", "table3")
-    found = tables_for(settings["clients"], methods)
+    found = tables_for(Counter(map(str, parse_mix(settings["clients"]))), methods)
     if name.startswith("table"):
         assert [table.name for table in found] == [name]
         assert list(found[0].methods) == list(methods)

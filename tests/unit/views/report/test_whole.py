@@ -20,7 +20,7 @@ from prowd.errors import RunError
 from prowd.methods import METHODS
 from prowd.numbers.bits import parse_mix
 from prowd.views.report import Report, make_report, weights, whole
-from prowd.views.report.charts import accuracy_bars
+from prowd.views.report.charts import accuracy_curves
 from prowd.views.report.groups import Group, gather
 from prowd.views.report.style import Drawing, save, styled
 
@@ -33,7 +33,6 @@ from .directories import (
     only_group,
     quick_report,
     spread,
-    unrendered,
     write,
     write_plan,
 )
@@ -59,8 +58,7 @@ def test_every_figure_is_there_in_every_format(made: Report) -> None:
     out = made.page.parent
     figures = sorted(path.name for path in (out / "figures" / "1-my run+1.5").iterdir())
     names = [
-        "accuracy-megabytes", "accuracy-rounds", "fig2-weights", "fig4-convergence", "fig5-accuracy",
-        "fig6-dequantizer", "fig7-distances", "timeline-my run+1.5", "timeline-my run+1.5+", "traffic",
+        "accuracy-megabytes", "accuracy-rounds", "fig2-weights", "fig6-dequantizer", "fig7-distances",
     ]  # fmt: skip
     assert figures == sorted(f"{name}.{kind}" for name in names for kind in ("png", "svg", "pdf"))
     assert sorted(made.files) == sorted(path for path in out.rglob("*") if path.is_file() and path != made.page)
@@ -102,7 +100,7 @@ def test_files_say_nothing_of_when_they_were_made(made: Report) -> None:
 def test_the_same_runs_give_the_same_bytes(made: Report, tmp_path: Path) -> None:
     group = gather([made.page.parent.parent / "x", made.page.parent.parent / "y"])[0][0]
     with styled():
-        drawings = [accuracy_bars(group), weights.blocks(group), weights.distances(group)]
+        drawings = [accuracy_curves(group, "rounds"), weights.blocks(group), weights.distances(group)]
         again = [path for drawing in drawings if drawing for path in save(drawing, tmp_path)]
     assert len(again) == 9
     for path in again:
@@ -155,8 +153,7 @@ def test_all_methods_with_four_widths_and_64_clients_are_drawn(tmp_path: Path) -
     assert len(group.rows) == len(METHODS) >= 11
     found = drawings(group)
     assert sorted(found) == [
-        "accuracy-megabytes", "accuracy-rounds", "fig2-weights", "fig4-convergence", "fig5-accuracy",
-        "fig6-dequantizer", "fig7-distances", "timeline-prowd-2", "traffic",
+        "accuracy-megabytes", "accuracy-rounds", "fig2-weights", "fig6-dequantizer", "fig7-distances",
     ]  # fmt: skip
     for name, drawing in found.items():
         assert drawing.figure.get_figwidth() <= 10
@@ -168,22 +165,13 @@ def test_long_names_leave_room_for_the_panels(tmp_path: Path) -> None:
         path = write(tmp_path / str(number), lines(0.1), method=f"{'a long name ' * 9}{number}")
         keep_clients(path, 1, {c: ("int8", {"conv": spread(c)}) for c in (0, 1)})
     found = drawings(only_group(tmp_path))
-    assert len(found) == 7
+    assert len(found) == 4
     for name, drawing in found.items():
         assert min(chain.from_iterable(sizes(drawing))) > 0.5, name
         for axes in drawing.figure.axes:
             title = axes.title.get_window_extent()
             assert title.x0 > -1, name
             assert title.x1 < drawing.figure.bbox.x1 + 1, name
-
-
-def test_of_many_runs_with_missing_clients_the_first_have_timelines(tmp_path: Path) -> None:
-    for number in range(20):
-        made = [line(1, {"int8": 0.5}, lost=[absent(1)] if number > 3 else [])]
-        write(tmp_path / f"{number:02d}", made, seed=number)
-    with unrendered():
-        names = [name for name in drawings(only_group(tmp_path)) if name.startswith("timeline-")]
-    assert names == [f"timeline-{number:02d}" for number in range(4, 16)]
 
 
 # Odd runs: with empty frames for figures, which others have drawn
