@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench evidence peers fuzz clean
+.PHONY: help run test quick-test check bench evidence peers fuzz clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 NATIVE := setup.py $(wildcard src/prowd/nets/lowbit/native/*)
 
@@ -29,6 +29,9 @@ check: $(STAMP) ## lint and types
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test: check ## all tests, a file at a time on each worker: one more than cores, as some tests wait for processes of their own
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+quick-test: $(STAMP) ## unit tests and golden bytes only, for while you work; before a commit: make test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) tests/unit tests/golden
 
 bench: $(STAMP) ## speed of the kernels and the engine, the mask solver against a sort, φ against trivial dequantizers
 	$(BIN)/python -m benchmarks.kernels

@@ -6,23 +6,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from annotated_types import Ge, Lt
-
-from prowd.device.scene import Scene
-from prowd.methods import FedAvg, ServerState
-from prowd.wire import Update
+from prowd import ConfigError, FedAvg, Scene, ServerState, Update
 
 
 @dataclass(frozen=True)
 class FedAvgM(FedAvg):
     """d ← β·d + (w̄ − w_G), then w_G ← w_G + d. Clients do as in FedAvg."""
 
-    beta: Annotated[float, Ge(0), Lt(1)] = 0.3
+    beta: float = 0.3
 
     name: ClassVar[str] = "fedavgm"
     summary: ClassVar[str] = "FedAvg with momentum at the server"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.beta < 1:
+            raise ConfigError(f"options.beta: {self.beta} is wrong; accepted: from 0 to below 1")
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Move on from the last model, with some of the last movement; what a resume needs is in the memory."""

@@ -18,11 +18,12 @@ def main() -> None:
     """
     from prowd.federation.report import RoundReport
     from prowd.methods import ServerState
-    from prowd.runs.run import Session, Watcher
+    from prowd.runs.observe import RunObserver
+    from prowd.runs.run import Session
 
     arguments, report = work.arguments(), work.Report()
 
-    class Clock(Watcher):
+    class Clock(RunObserver):
         def finished(self, report_: RoundReport, state: ServerState) -> None:
             report.round_ended()
 

@@ -1,4 +1,4 @@
-"""The Python interface: what ``import prowd`` offers. Heavy imports wait until they are needed."""
+"""The Python interface, and what it shares with the command line. Heavy imports wait until they are needed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from torch import nn
 
-    from prowd.comparison import Comparison
+    from prowd.comparison import Comparison, Plan
+    from prowd.data import Progress
     from prowd.device.training import Model
     from prowd.numbers.bits import Bitwidth
-    from prowd.runs.run import RunResult
+    from prowd.runs.observe import Observers
+    from prowd.runs.run import RunResult, Session
 
-__all__ = ["compare", "convert", "run"]
+__all__ = ["compare", "convert", "make_comparison", "observers_for", "open_session", "plan_comparison", "run"]
+
+DEFAULT = "quick"
+Data = str | Path | Mapping[str, Any] | None
 
 
 def run(
@@ -23,7 +29,7 @@ def run(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     workers: int | None = None,
-    data: str | Path | Mapping[str, Any] | None = None,
+    data: Data = None,
     model: str | nn.Sequential | None = None,
     progress: bool = False,
     tensorboard: bool = False,
@@ -48,30 +54,48 @@ def run(
     """
     from rich.console import Console
 
-    from prowd.errors import ConfigError
-    from prowd.runs.run import Session, Watcher
-    from prowd.runs.tensorboard import TensorBoard, beside
-    from prowd.views.console import RunView
-
     _refuse_in_a_worker("prowd.run")
     _check_workers(workers)
+    observers = observers_for(Console() if progress else None, tensorboard=tensorboard)
+    session = open_session(source, settings, out=out, resume=resume, data=data, model=model)
+    return session.run(workers, observers)
+
+
+def observers_for(console: Console | None, *, tensorboard: bool) -> Observers:
+    """Those that show a run on the console, and write it for TensorBoard, where that is wanted."""
+    from prowd.runs.observe import Observers
+    from prowd.views.console import RunView
+    from prowd.views.tensorboard import TensorBoard
+
+    views = [RunView(console)] if console is not None else []
+    boards = [TensorBoard()] if tensorboard else []
+    return Observers(*views, *boards)
+
+
+def open_session(
+    source: str | Path | None,
+    settings: Mapping[str, Any],
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    data: Data = None,
+    model: str | nn.Sequential | None = None,
+    progress: Progress | None = None,
+) -> Session:
+    """Prepare a new run, or one that goes on; ``progress`` is notified of a download."""
+    from prowd.errors import ConfigError
+    from prowd.runs.run import Session
+
     if resume is not None and (source, out, model) != (None, None, None):
         raise ConfigError("resume: goes with neither source, out nor model, which the run directory already has")
-    board = TensorBoard() if tensorboard else None
-    settings |= {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
+    settings = {**settings, **_names(data, model)}
     arrays = None if isinstance(data, str | Path) else data
-    net = None if isinstance(model, str) else model
     if resume is not None:
-        session = Session.resume(Path(resume), settings, data=arrays)
-    else:
-        session = Session.start(source or "quick", settings, out=Path(out) if out else None, data=arrays, model=net)
-    view = RunView(Console()) if progress else None
-    try:
-        with beside(view or Watcher(), board) as watcher:
-            return session.run(workers, watcher)
-    finally:
-        if view is not None:
-            view.close()
+        return Session.resume(Path(resume), settings, data=arrays, progress=progress)
+    net = None if isinstance(model, str) else model
+    return Session.start(
+        source or DEFAULT, settings, out=Path(out) if out else None, data=arrays, model=net, progress=progress
+    )
 
 
 def compare(
@@ -82,7 +106,7 @@ def compare(
     out: str | Path | None = None,
     workers: int | None = None,
     baseline: str | None = None,
-    data: str | Path | Mapping[str, Any] | None = None,
+    data: Data = None,
     model: str | nn.Sequential | None = None,
     progress: bool = False,
     tensorboard: bool = False,
@@ -104,47 +128,82 @@ def compare(
 
     Runs that failed are in ``failures`` with their reasons, and not in ``rows``.
     """
-    _refuse_in_a_worker("prowd.compare")
-    import operator
-
     from rich.console import Console
 
-    from prowd.comparison import Onlooker, cores_for, make, make_plan
+    from prowd.views.tensorboard import load_writer
+
+    _refuse_in_a_worker("prowd.compare")
+    _check_workers(workers)
+    if tensorboard:
+        load_writer()
+    plan = plan_comparison(
+        source, settings, methods=methods, seeds=seeds, out=out, baseline=baseline, data=data, model=model
+    )
+    return make_comparison(plan, workers, Console() if progress else None, tensorboard=tensorboard)
+
+
+def plan_comparison(
+    source: str | Path | None,
+    settings: Mapping[str, Any],
+    *,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    out: str | Path | None = None,
+    baseline: str | None = None,
+    data: Data = None,
+    model: str | nn.Sequential | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Plan a comparison, of what the source suggests where no methods or seeds are given."""
+    import operator
+
+    from prowd.comparison import make_plan
     from prowd.config.files import read_suggestion
     from prowd.errors import ConfigError
     from prowd.runs.build import as_arrays
-    from prowd.runs.tensorboard import load_writer
-    from prowd.views.console import ComparisonView
 
-    _check_workers(workers)
     if methods is not None and (isinstance(methods, str) or not all(isinstance(name, str) for name in methods)):
         raise ConfigError(f"methods: {methods!r} is wrong; accepted: a list of names")
     try:
         numbers = None if seeds is None else [operator.index(seed) for seed in seeds]
     except TypeError:
         raise ConfigError(f"seeds: {seeds!r} is wrong; accepted: a list of whole numbers") from None
-    settings |= {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
-    if tensorboard:
-        load_writer()
-    suggested = read_suggestion(source or "quick")
-    plan = make_plan(
-        source or "quick",
-        settings,
+    suggested = read_suggestion(source or DEFAULT)
+    return make_plan(
+        source or DEFAULT,
+        {**settings, **_names(data, model)},
         list(suggested.methods if methods is None else methods),
         list(suggested.seeds if numbers is None else numbers),
         out=Path(out) if out else None,
         baseline=baseline,
         arrays=None if isinstance(data, str | Path) else as_arrays(data),
         model=None if isinstance(model, str) else model,
+        progress=progress,
     )
+
+
+def make_comparison(
+    plan: Plan, workers: int | None, console: Console | None, *, tensorboard: bool = False
+) -> Comparison:
+    """Make what is missing of a comparison, shown on the console where there is one."""
+    from prowd.comparison import ComparisonObserver, cores_for, make
+    from prowd.views.console import ComparisonView
+    from prowd.views.tensorboard import observe_comparison
+
     cores = workers or cores_for(plan)
-    if not progress:
-        return make(plan, cores, Onlooker(), tensorboard=tensorboard)
-    view = ComparisonView(Console(), plan)
+    make_observer = observe_comparison(plan) if tensorboard else None
+    if console is None:
+        return make(plan, cores, ComparisonObserver(), make_observer)
+    view = ComparisonView(console, plan)
     try:
-        return make(plan, cores, view, tensorboard=tensorboard)
+        return make(plan, cores, view, make_observer)
     finally:
         view.close()
+
+
+def _names(data: Data, model: str | nn.Sequential | None) -> dict[str, str]:
+    """Data and a model that are given by name: settings like any other."""
+    return {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
 
 
 def _refuse_in_a_worker(name: str) -> None:

@@ -114,3 +114,10 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a run that has no round yet."""
     folder = tmp_path_factory.mktemp("begun")
     return make_report([write_run(folder / "run", made=0)], folder / "report", files=False).page
+
+
+@pytest.fixture(params=["comparison", "hostile", "begun"])
+def page(request: pytest.FixtureRequest) -> Path:
+    """Each page in turn: of a comparison, of hostile words, of a run without a round."""
+    made = request.getfixturevalue(request.param)
+    return made.page if isinstance(made, Report) else made

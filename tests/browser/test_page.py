@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 from xml.etree import ElementTree
@@ -14,22 +13,10 @@ from selenium.webdriver.common.keys import Keys
 
 from prowd.views.report import Report
 
-from .conftest import HOSTILE, MARKUP, WORD
-from .looking import Browser, contrast
+from .looking import Browser
 
 HEADLINE = 0
 COLUMNS = ["method", "seeds", "int8", "float32", "gap", "average", "against fedavg", "as received"]
-
-
-@pytest.fixture(params=["comparison", "hostile", "begun"])
-def page(request: pytest.FixtureRequest) -> Path:
-    made = request.getfixturevalue(request.param)
-    return made.page if isinstance(made, Report) else made
-
-
-@pytest.fixture(params=["light", "dark"])
-def dark(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param == "dark")
 
 
 # What it loads, and what it is made of
@@ -40,14 +27,6 @@ def test_the_page_loads_nothing_else_and_says_nothing(browser: Browser, page: Pa
     assert {address for address in browser.requests() if not address.startswith("data:")} == {page.as_uri()}
     assert browser.messages() == []
     assert browser.run("return performance.getEntriesByType('resource').map((entry) => entry.name);") == []
-
-
-def test_a_message_and_a_request_would_have_been_seen(browser: Browser, begun: Path) -> None:
-    browser.show(begun)
-    script = "const image = new Image(); image.onerror = () => arguments[0](); image.src = 'there.png';"
-    browser.driver.execute_async_script(f"console.info('here'); {script}")
-    assert any("here" in message for message in browser.messages())
-    assert any(address.endswith("there.png") for address in browser.requests())
 
 
 def test_the_page_has_a_language_a_title_and_landmarks(browser: Browser, page: Path) -> None:
@@ -119,23 +98,6 @@ def test_every_figure_has_a_name_that_is_its_caption(browser: Browser, compariso
         assert image.accessible_name in figure["caption"]
 
 
-def test_accuracy_is_shown_against_rounds_and_megabytes(browser: Browser, comparison: Path) -> None:
-    browser.show(comparison)
-    axes = [text for figure in browser.figures() for text in figure["texts"]]
-    assert {"round", "MB sent, up and down"} <= set(axes)
-
-
-def test_a_table_shows_lost_and_refused_clients(browser: Browser, comparison: Path) -> None:
-    browser.show(comparison)
-    (table,) = [
-        number for number in range(len(browser.all("table"))) if browser.headings(number)[-2:] == ["what", "reason"]
-    ]
-    rows = list(zip(*(browser.column(table, column) for column in range(1, 6)), strict=True))
-    assert ("3", "2", "float32", "refused, attempt 2", "codes outside the width") in rows
-    assert ("2", "0", "int8", "lost", "no answer within 60 s") in rows
-    assert len(rows) == 4
-
-
 def test_every_link_of_a_figure_leads_to_a_sound_file(browser: Browser, hostile: Report) -> None:
     browser.show(hostile.page)
     addresses = [link.get_attribute("href") or "" for link in browser.all("figcaption a")]
@@ -183,16 +145,6 @@ def test_signed_numbers_sort_by_their_sign_and_what_is_missing_comes_last(browse
     for expected in (["-4.99", "+0.02", "+75.01", "–"], ["+75.01", "+0.02", "-4.99", "–"]):
         button.click()
         assert [text.partition(" ")[0] for text in browser.column(HEADLINE, at)] == expected
-
-
-def test_only_the_column_that_is_sorted_says_so(browser: Browser, comparison: Path) -> None:
-    browser.show(comparison)
-    buttons = browser.all("table")[HEADLINE].find_elements("css selector", "thead button")
-    for button in buttons[:3]:
-        button.click()
-        (sorted_by,) = browser.all("th[aria-sort]")
-        assert sorted_by == button.find_element("xpath", "..")
-        assert "↑" in browser.run("return style(arguments[0].querySelector('span'), '::after').content;", button)
 
 
 def test_every_column_of_every_table_sorts_and_loses_no_row(browser: Browser, page: Path) -> None:
@@ -254,126 +206,3 @@ def test_tab_stops_at_everything_that_can_be_used_and_nowhere_else(browser: Brow
     for expected in usable:
         browser.press(Keys.TAB)
         assert browser.driver.switch_to.active_element == expected
-
-
-def test_enter_opens_a_configuration(browser: Browser, begun: Path) -> None:
-    browser.show(begun)
-    (details,) = browser.all("details")
-    browser.run("document.querySelector('summary').focus();")
-    browser.press(Keys.ENTER)
-    assert details.get_attribute("open") is not None
-    assert 'clients = "int8:2, float32:2"' in details.text
-
-
-# Light and dark
-
-
-def test_every_text_stands_out(browser: Browser, page: Path, dark: bool) -> None:
-    browser.show(page, dark=dark)
-    browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; });")
-    texts = browser.texts()
-    kinds = {text["tag"] for text in texts}
-    assert {"h1", "h2", "p", "span", "th", "td", "button", "arrow", "summary", "pre", "code"} <= kinds
-    pale = [text for text in texts if contrast(text["colour"], text["back"]) < 4.5]
-    assert pale == []
-
-
-def test_every_series_stands_out(browser: Browser, comparison: Path, dark: bool) -> None:
-    browser.show(comparison, dark=dark)
-    paper, grid = browser.colour_of("paper"), browser.colour_of("line")
-    assert browser.run("return style(document.body).backgroundColor;") == paper
-    series = {browser.colour_of(f"c{number}") for number in range(8)}
-    assert len(series) == 8
-    assert [colour for colour in series if contrast(colour, paper) < 3] == []
-    drawn = browser.drawn_colours()
-    assert drawn - series - {grid, browser.colour_of("ink")} == set(), "no colour but the page's"
-    assert len(drawn & series) >= 4
-
-
-def test_figures_are_as_dark_as_the_page(browser: Browser, comparison: Path) -> None:
-    seen = []
-    for dark in (False, True):
-        browser.show(comparison, dark=dark)
-        axes = {text["colour"] for text in browser.texts() if text["drawn"]}
-        assert axes == {browser.colour_of("ink")}
-        seen.append((browser.run("return style(document.body).backgroundColor;"), axes, browser.drawn_colours()))
-    (light, ink, lines), (night, chalk, glow) = seen
-    assert contrast(light, night) > 12
-    assert not ink & chalk
-    assert not lines & glow, "every colour has a twin for the dark"
-
-
-def test_figures_have_no_colour_of_their_own(browser: Browser, comparison: Path) -> None:
-    browser.show(comparison)
-    script = """return [...document.querySelectorAll("svg *")].flatMap((one) =>
-        ["style", "fill", "stroke", "color"].map((name) => one.getAttribute(name) ?? "")).filter(Boolean);"""
-    written = set(browser.run(script))
-    assert any("var(--ink)" in text for text in written)
-    assert [text for text in written if re.search(r"#[0-9a-f]{3}|rgb|hsl|white|black|gr[ae]y", text)] == []
-    assert browser.all("svg style") == [], "nor rules that would hold for the whole page"
-
-
-# Small screens
-
-
-def test_a_phone_shows_it_all_without_scrolling_sideways(browser: Browser, page: Path) -> None:
-    browser.show(page, phone=True)
-    browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; });")
-    assert browser.run("return [innerWidth, document.documentElement.scrollWidth];") == [360, 360]
-    script = """return [...document.querySelectorAll("body *")].filter((one) =>
-        shown(one) && !one.closest(".skip, .scroll > *, pre") && one.getBoundingClientRect().right > 360
-    ).map((one) => one.outerHTML.slice(0, 200));"""
-    assert browser.run(script) == []
-    wide = browser.run(
-        "return [...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > 360).length;"
-    )
-    assert wide > 0, "what is wide scrolls in its own place"
-
-
-def test_texts_of_a_phone_are_not_small(browser: Browser, page: Path) -> None:
-    browser.show(page, phone=True)
-    assert [text for text in browser.texts() if text["size"] < 11.99] == []
-
-
-def test_a_phone_keeps_names_and_captions_in_sight(browser: Browser, comparison: Path) -> None:
-    browser.show(comparison, phone=True)
-    script = """const place = document.querySelector(".scroll");
-        place.scrollLeft = 300;
-        return [...place.querySelectorAll("caption span, tbody th")].map((one) => one.getBoundingClientRect()).map(
-            (box) => [box.left, box.right]);"""
-    boxes = browser.run(script)
-    assert len(boxes) == 1 + 4
-    assert all(left >= 0 and right <= 360 for left, right in boxes), boxes
-
-
-# Odd runs
-
-
-def test_hostile_words_are_shown_as_they_are(browser: Browser, hostile: Report) -> None:
-    browser.show(hostile.page)
-    assert browser.run("return document.scripts.length;") == 1
-    assert browser.all("img, b, object, iframe, svg script, svg foreignObject") == []
-    shown = browser.run("return document.querySelector('main').textContent;")
-    assert shown.count(HOSTILE) >= 5, "title, partition, reason, setting, version, machine and command"
-    assert browser.all("h1")[0].text.startswith(f"prowd: {MARKUP}")
-    assert WORD in browser.all("h1")[0].text.replace("\n", "")
-    drawn = {text for figure in browser.figures() for text in figure["texts"]}
-    assert any(text.startswith(MARKUP[:40]) for text in drawn), "in figures too"
-
-
-def test_an_unfinished_run_says_so(browser: Browser, hostile: Report) -> None:
-    browser.show(hostile.page)
-    (warning,) = browser.all(".warning")
-    assert "2 of 5 rounds are made" in warning.text
-    assert browser.all(".verdict")[0].text.endswith("(so far: round 2).")
-    assert len(browser.figures()) == 6
-    assert all(panel for figure in browser.figures() for panel in figure["panels"])
-
-
-def test_a_run_without_a_round_has_a_page_too(browser: Browser, begun: Path) -> None:
-    browser.show(begun)
-    assert "no round is finished yet" in browser.all(".warning")[0].text
-    assert browser.all(".verdict")[0].text == "No accuracy has been measured yet."
-    assert browser.all("figure") == []
-    assert browser.run("return [...document.querySelectorAll('tbody')].every((body) => body.rows.length);")
-    assert [heading.text for heading in browser.all("h3")][-2:] == ["Configuration", "Provenance"]

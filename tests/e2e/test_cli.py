@@ -6,26 +6,21 @@ import json
 import os
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 import prowd
-from prowd.config.files import presets
 from prowd.config.schema import load_config
-from prowd.methods import METHODS
 from prowd.runs.directory import read_sessions
 from tests.runs import (
-    PROWD,
     ROUND_KEYS,
     TINY,
     ask,
     call,
     config_file,
     data_file,
-    environment,
     expected,
     finish,
     on_a_terminal,
@@ -66,42 +61,6 @@ def test_help(command: str, tmp_path: Path) -> None:
 
 def test_version(tmp_path: Path) -> None:
     assert call("--version", cwd=tmp_path).stdout == f"prowd, version {prowd.__version__}\n"
-
-
-def test_presets_and_methods_are_listed(tmp_path: Path) -> None:
-    listed = ask("presets", cwd=tmp_path)
-    assert listed.returncode == 0
-    assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == list(presets())
-    known = ask("methods", cwd=tmp_path)
-    assert known.returncode == 0
-    assert [line.split()[0] for line in known.stdout.splitlines()[1:] if line[0] != " "] == list(METHODS)
-    assert "options.weighting=examples" in known.stdout
-    assert "options.dequantizer.epochs=2" in known.stdout
-
-
-def test_data_sets_are_listed(tmp_path: Path) -> None:
-    listed = ask("data", "list", cwd=tmp_path)
-    assert listed.returncode == 0
-    assert [line.split()[0] for line in listed.stdout.splitlines()[1:3]] == ["digits", "cifar10"]
-    assert "FILE.npz" in listed.stdout
-
-
-@pytest.mark.parametrize(("shell", "word"), [("bash", "complete "), ("zsh", "#compdef prowd"), ("fish", "complete ")])
-def test_completion_scripts(shell: str, word: str, tmp_path: Path) -> None:
-    done = ask("completion", shell, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert word in done.stdout
-    assert "_PROWD_COMPLETE" in done.stdout
-
-
-def test_completion_offers_presets_and_files(tmp_path: Path) -> None:
-    (tmp_path / "table.toml").write_text("", "utf-8")
-    asked = {"_PROWD_COMPLETE": "bash_complete", "COMP_WORDS": "prowd run table", "COMP_CWORD": "2"}
-    done = subprocess.run(
-        [PROWD], env={**environment(), **asked}, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
-    offered = {line.rpartition(",")[2] for line in done.stdout.splitlines()}
-    assert offered == {name for name in presets() if name.startswith("table")} | {"table.toml"}
 
 
 @pytest.fixture(scope="session")

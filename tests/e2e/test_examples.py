@@ -1,15 +1,22 @@
-"""The example of a method of one's own: what it computes, and that the commands it shows work."""
+"""The public names of prowd, and the example of a method of one's own that needs no others."""
 
 from __future__ import annotations
 
+import ast
 import csv
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
-from prowd.methods import FedAvg, find_method
+import prowd
+from prowd.config.schema import load_config
+from prowd.errors import ConfigError
+from prowd.methods import METHODS, FedAvg, find_method
 from prowd.numbers.bits import FLOAT32
 from prowd.wire import Update
 from tests.runs import call, config_file
@@ -18,6 +25,45 @@ from tests.unit.scenes import dot, floats, scene
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "fedavgm.py"
 NAME = "fc.weight"
+
+
+def imported(source: str) -> set[str]:
+    """The modules that a file imports from."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or ".")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLE.parent.glob("**/*.py")), ids=lambda path: path.name)
+def test_examples_import_nothing_but_prowd_and_the_standard_library(path: Path) -> None:
+    modules = imported(path.read_text("utf-8"))
+    assert "prowd" in modules
+    assert {module for module in modules - {"prowd"} if module.split(".")[0] not in sys.stdlib_module_names} == set()
+
+
+def test_every_public_name_can_be_had_from_prowd_itself() -> None:
+    assert all(getattr(prowd, name) is not None for name in prowd.__all__)
+    assert set(prowd.__all__) <= set(dir(prowd))
+    assert {method.__name__ for method in METHODS.values()} <= set(prowd.__all__)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = prowd.nonsense
+
+
+def test_public_names_are_loaded_when_they_are_used() -> None:
+    seen = "print('torch' in sys.modules)"
+    program = f"import sys, prowd; prowd.ConfigError; {seen}; prowd.common; {seen}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["False", "True"]
+
+
+@pytest.mark.parametrize("beta", [-0.1, 1.0])
+def test_momentum_has_its_bounds(beta: float) -> None:
+    with pytest.raises(ConfigError, match=r"options\.beta"):
+        load_config("quick", {"method": f"{EXAMPLE}:FedAvgM", "options.beta": beta})
 
 
 def test_momentum_by_hand() -> None:

@@ -6,11 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
-import urllib.parse
-import urllib.request
-from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -26,18 +21,15 @@ from prowd.config.schema import load_config
 from tests.runs import (
     ask,
     config_file,
-    environment,
     expected,
     finish,
     outcome,
     start,
     summary,
     wait_for_rounds,
-    wait_until,
 )
 
 METHOD = {"method": "prowd", "clients": "int4:1, int8:1, float32:2", "options": {"dequantizer": {"module": 4}}}
-PROGRAM = Path(sys.executable).with_name("tensorboard")
 
 
 def read(folder: Path) -> EventAccumulator:
@@ -206,40 +198,3 @@ def test_a_comparison_has_a_folder_for_each_run(compared: Path) -> None:
         assert found["loss/int8"] == pytest.approx({line["round"]: line["loss"]["int8"] for line in lines(run)})
         average = summary(run)["average_accuracy"]["trained"]
         assert found["accuracy after training/average"][3] == pytest.approx(average)
-
-
-@pytest.fixture
-def server(compared: Path) -> Iterator[str]:
-    """The address of a TensorBoard that shows the comparison."""
-    log = compared.parent / "server.log"
-    with log.open("w", encoding="utf-8") as file:
-        command = [str(PROGRAM), "--logdir", str(compared / "tensorboard"), "--host", "127.0.0.1", "--port", "0"]
-        process = subprocess.Popen(command, env=environment(), stdout=file, stderr=subprocess.STDOUT)
-        try:
-            wait_until(lambda: process.poll() is not None or " at http://" in log.read_text("utf-8"), "TensorBoard")
-            (address,) = re.findall(r" at (http://127\.0\.0\.1:\d+/)", log.read_text("utf-8"))
-            yield address
-        finally:
-            process.kill()
-            process.wait()
-
-
-def get(address: str, path: str, **query: str) -> Any:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"{address}data/{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:
-        return json.load(answer)
-
-
-def test_tensorboard_itself_shows_a_comparison(compared: Path, server: str) -> None:
-    runs = {"fedavg-seed0", "local-seed0"}
-    wait_until(lambda: set(get(server, "plugin/scalars/tags")) == runs, "both runs")
-    for run, tags in get(server, "plugin/scalars/tags").items():
-        assert set(tags) == set(curves(compared / "tensorboard" / run))
-    tag, name = "accuracy after training/float32", "fedavg-seed0"
-    shown = get(server, "plugin/scalars/scalars", run=name, tag=tag)
-    assert {step: value for _, step, value in shown} == curves(compared / "tensorboard" / name)[tag]
-    (text,) = get(server, "plugin/text/text", run=name, tag="configuration/text_summary")
-    assert "<pre><code>" in text["text"]
-    assert "steps = 2\n" in text["text"]
-    groups = get(server, "plugin/custom_scalars/layout")["category"]
-    assert [chart["title"] for chart in groups[0]["chart"]] == ["accuracy after training", "accuracy as received"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from prowd.numbers.bits import FLOAT32, Bitwidth
 from prowd.numbers.quantize import (
@@ -140,17 +138,6 @@ def test_shift_exponent_of_any_float(x: float) -> None:
     assert Fraction(2) ** (2 * k - 1) < Fraction(x) ** 2 < Fraction(2) ** (2 * k + 1)
 
 
-@pytest.mark.parametrize("power", [-1074, -1000, -3, 0, 7, 1000])
-def test_shift_exponent_next_to_the_root_of_two(power: int) -> None:
-    root = math.sqrt(2.0)  # a float, so on one side of √2
-    below, above = sorted([root, math.nextafter(root, 2.0 if root * root < 2.0 else 1.0)])
-    assert Fraction(below) ** 2 < 2 < Fraction(above) ** 2
-    if power > -1000:
-        assert shift_exponent(math.ldexp(below, power)) == power
-        assert shift_exponent(math.ldexp(above, power)) == power + 1
-    assert shift_exponent(math.ldexp(1.0, power)) == power
-
-
 # --- Rate ------------------------------------------------------------------------------------------------------------
 
 
@@ -240,51 +227,15 @@ FRACTIONS = torch.arange(-3 * GRID, 3 * GRID + 1, dtype=torch.float64)
 """x in steps of 1/64 from −3 to 3."""
 
 
-def largest_deviation(rounding: Callable[[Tensor], Tensor]) -> float:
-    """How far the mean of many roundings of each x is from x, in standard deviations of stochastic rounding."""
+def test_stochastic_rounding_is_unbiased() -> None:
+    """The mean of many roundings of each x is within five standard deviations of x; whole numbers stay as they are."""
     x = FRACTIONS / GRID
-    mean = rounding(FRACTIONS.expand(DRAWS, -1).contiguous()).double().mean(0)
+    gradient = FRACTIONS.expand(DRAWS, -1).contiguous()
+    # The largest |g| is 192, whose Shift is 256, so η = 4 gives x = g/64.
+    mean = stochastic_steps(gradient, Rate(1, 2), torch.Generator().manual_seed(2022)).double().mean(0)
     fraction = x.abs() % 1
     deviation = (fraction * (1 - fraction) / DRAWS).sqrt()
-    whole = fraction == 0
-    assert torch.equal(mean[whole], x[whole])
-    return float(((mean - x).abs()[~whole] / deviation[~whole]).max())
-
-
-def stochastic(gradient: Tensor) -> Tensor:
-    """The largest |g| is 192, whose Shift is 256, so η = 4 gives x = g/64."""
-    return stochastic_steps(gradient, Rate(1, 2), torch.Generator().manual_seed(2022))
-
-
-def biased(gradient: Tensor) -> Tensor:
-    """Right but for fractions, which are 1/64 too large."""
-    return stochastic(gradient + (gradient % GRID != 0) * gradient.sign() * (gradient.abs() < 3 * GRID - 1))
-
-
-def nearest(gradient: Tensor) -> Tensor:
-    return torch.round(gradient / GRID)
-
-
-def towards_zero(gradient: Tensor) -> Tensor:
-    return torch.trunc(gradient / GRID)
-
-
-def unsigned(gradient: Tensor) -> Tensor:
-    """The printed formula without its sign: floor(x) and the fraction of |x|."""
-    x = gradient / GRID
-    up = torch.rand(x.shape, generator=torch.Generator().manual_seed(1)) < x.abs() % 1
-    return x.floor() + up
-
-
-def test_stochastic_rounding_is_unbiased() -> None:
-    assert largest_deviation(stochastic) < 5
-
-
-@pytest.mark.parametrize(
-    "wrong", [nearest, towards_zero, biased, unsigned], ids=["nearest", "towards_zero", "biased", "unsigned"]
-)
-def test_the_test_of_bias_has_power(wrong: Callable[[Tensor], Tensor]) -> None:
-    assert largest_deviation(wrong) > 5
+    assert bool(((mean - x).abs() <= 5 * deviation).all())
 
 
 def test_rounding_up_is_independent_between_entries() -> None:

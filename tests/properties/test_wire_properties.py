@@ -162,22 +162,3 @@ def test_truncated_anywhere() -> None:
 @example(b"")
 def test_random_bytes(data: bytes) -> None:
     assert not accepts_canonically(data)
-
-
-@RELAXED
-@given(st.integers(0, len(SAMPLE)), st.binary(max_size=64), st.booleans())
-def test_random_end_of_a_kept_beginning(size: int, end: bytes, same_length: bool) -> None:
-    data = SAMPLE[:size] + end
-    if same_length:  # so that it gets past the declared lengths
-        data = data[: len(SAMPLE)] + SAMPLE[len(data) :]
-    accepts_canonically(data)
-    accepts_canonically(reseal(data))
-
-
-@RELAXED
-@given(UPDATES, st.lists(st.tuples(st.integers(0, 2**16), uint(8)), min_size=1, max_size=4))
-def test_edited_messages_behind_right_checksums(update: Update, edits: list[tuple[int, int]]) -> None:
-    data = bytearray(encode_update(update))
-    for at, value in edits:
-        data[at % len(data)] = value
-    accepts_canonically(reseal(bytes(data)))

@@ -9,7 +9,21 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = ["complete_config", "read_pairs", "set_option", "tensorboard_option"]
+__all__ = ["config_argument", "read_pairs", "set_option", "tensorboard_option"]
+
+
+def _complete_config(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Presets and files for a shell to offer."""
+    from prowd.config.files import presets
+
+    files = [str(path) for path in Path().glob(f"{incomplete}*.toml")]
+    names = [name for name in presets() if name.startswith(incomplete)]
+    return [CompletionItem(value) for value in (*names, *files)]
+
+
+config_argument = click.argument(
+    "config", required=False, metavar="[PRESET | FILE.toml]", shell_complete=_complete_config
+)
 
 set_option = click.option(
     "-s",
@@ -26,15 +40,6 @@ tensorboard_option = click.option(
     help="Write event files too, round by round: look on with `tensorboard --logdir DIR/tensorboard`. "
     "Needs prowd[tensorboard].",
 )
-
-
-def complete_config(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Presets and files for a shell to offer."""
-    from prowd.config.files import presets
-
-    files = [str(path) for path in Path().glob(f"{incomplete}*.toml")]
-    names = [name for name in presets() if name.startswith(incomplete)]
-    return [CompletionItem(value) for value in (*names, *files)]
 
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from prowd.cli.arguments import complete_config, read_pairs, set_option, tensorboard_option
-from prowd.cli.main import INTERRUPTED, main
+from prowd.cli.arguments import config_argument, read_pairs, set_option, tensorboard_option
+from prowd.cli.main import exit_interrupted, long_command, main
 from prowd.cli.report import check_report, closing_page, open_option, report_option
 
 __all__ = ["compare"]
 
 
 @main.command()
-@click.argument("config", default="quick", metavar="[PRESET | FILE.toml]", shell_complete=complete_config)
+@config_argument
 @click.option(
     "--methods",
     metavar="A,B,...",
@@ -45,7 +43,7 @@ __all__ = ["compare"]
 @report_option
 @open_option
 def compare(
-    config: str,
+    config: str | None,
     methods: str | None,
     seeds: str | None,
     pairs: Sequence[str],
@@ -81,32 +79,24 @@ def compare(
       report/index.html                the page that shows it all (docs/report.md), with prowd[report]
       tensorboard/METHOD-seedN/        with --tensorboard: the same for TensorBoard (docs/tensorboard.md)
     """
-    from prowd.comparison import cores_for, make, make_plan
-    from prowd.config.files import read_suggestion
-    from prowd.runs.tensorboard import FOLDER, load_writer
-    from prowd.views.console import ComparisonView, comparison_tables, download_bar, say
+    from prowd.api import make_comparison, plan_comparison
+    from prowd.views.console import comparison_tables, download_bar, say
+    from prowd.views.tensorboard import FOLDER, load_writer
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console = Console(highlight=False)
+    console = long_command()
+    settings = read_pairs(pairs)
     if tensorboard:
         load_writer()
     check_report(reports, opens)
-    suggested = read_suggestion(config)
-    names = _names(methods) if methods else suggested.methods
-    numbers = _seeds(seeds) if seeds else suggested.seeds
+    names, numbers = _names(methods) if methods else None, _seeds(seeds) if seeds else None
     with download_bar(console) as progress:
-        plan = make_plan(config, read_pairs(pairs), names, numbers, out=out, baseline=baseline, progress=progress)
-    cores = workers or cores_for(plan)
-    view = ComparisonView(console, plan)
+        plan = plan_comparison(
+            config, settings, methods=names, seeds=numbers, out=out, baseline=baseline, progress=progress
+        )
     try:
-        found = make(plan, cores, view, tensorboard=tensorboard)
+        found = make_comparison(plan, workers, console, tensorboard=tensorboard)
     except KeyboardInterrupt:
-        view.close()
-        again = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-        say(console, f"\nstopped; finished runs and rounds are saved. Continue with: {again}")
-        sys.exit(INTERRUPTED)
-    finally:
-        view.close()
+        exit_interrupted(console, "finished runs and rounds are saved", [Path(sys.argv[0]).name, *sys.argv[1:]])
     for table in comparison_tables(plan.config, found.rows, found.baseline) if found.rows else ():
         console.print(table)
     if found.rows:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from prowd.cli.arguments import read_pairs, set_option
 from prowd.cli.listing import print_table
-from prowd.cli.main import main
+from prowd.cli.main import long_command, main
 from prowd.errors import ProwdError
 
 __all__ = ["flower"]
@@ -60,8 +58,7 @@ def demo(clients: str, method: str, rounds: int, pairs: Sequence[str], out: Path
     from prowd.flower.demo import Demo
     from prowd.views.console import result_table, say
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console = Console(highlight=False)
+    console = long_command()
     settings = {"clients": clients, "method": method, "rounds": rounds, **read_pairs(pairs)}
     with tempfile.TemporaryDirectory(prefix="prowd-flower-") as temporary:
         folder = logs.resolve() if logs else Path(temporary)

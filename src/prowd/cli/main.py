@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import shlex
+import signal
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import click
+from rich.console import Console
 
 from prowd import __version__
 from prowd.errors import ClientError, ProwdError
 
-__all__ = ["INTERRUPTED", "main"]
+__all__ = ["exit_interrupted", "long_command", "main"]
 
 INTERRUPTED = 130
 
@@ -52,3 +56,17 @@ def main() -> None:
       prowd presets                              what else can be run
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+
+
+def long_command() -> Console:
+    """The console of a command that takes its time: SIGTERM ends it as Ctrl-C does, with what is done saved."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return Console(highlight=False)
+
+
+def exit_interrupted(console: Console, saved: str, again: Sequence[str]) -> NoReturn:
+    """End a command that was interrupted: what is saved, and the command that goes on from there."""
+    from prowd.views.console import say
+
+    say(console, f"\nstopped; {saved}. Continue with: {shlex.join(again)}")
+    sys.exit(INTERRUPTED)

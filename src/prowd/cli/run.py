@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import shlex
-import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from prowd.cli.arguments import complete_config, read_pairs, set_option, tensorboard_option
-from prowd.cli.main import INTERRUPTED, main
+from prowd.cli.arguments import config_argument, read_pairs, set_option, tensorboard_option
+from prowd.cli.main import exit_interrupted, long_command, main
 from prowd.cli.report import check_report, closing_page, open_option, report_option
 
 __all__ = ["run"]
 
 
 @main.command()
-@click.argument("config", default="quick", metavar="[PRESET | FILE.toml]", shell_complete=complete_config)
+@config_argument
 @set_option
 @click.option(
     "--out",
@@ -39,10 +36,8 @@ __all__ = ["run"]
 @tensorboard_option
 @report_option
 @open_option
-@click.pass_context
 def run(
-    ctx: click.Context,
-    config: str,
+    config: str | None,
     pairs: Sequence[str],
     out: Path | None,
     resume: Path | None,
@@ -75,34 +70,23 @@ def run(
 
     All settings with their defaults: config.toml of any run has them, docs/configuration.md explains them.
     """
-    given = ctx.get_parameter_source("config") is not click.core.ParameterSource.DEFAULT
-    if resume is not None and (out is not None or given):
+    if resume is not None and (out, config) != (None, None):
         raise click.UsageError("--resume continues a run as it was begun: it goes with neither a preset nor --out")
-    from prowd.runs.run import Session
-    from prowd.runs.tensorboard import FOLDER, TensorBoard, beside
-    from prowd.views.console import RunView, download_bar, result_table, say
+    from prowd.api import observers_for, open_session
+    from prowd.views.console import download_bar, result_table, say
+    from prowd.views.tensorboard import FOLDER
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console = Console(highlight=False)
+    console = long_command()
     settings = read_pairs(pairs)
-    board = TensorBoard() if tensorboard else None
+    observers = observers_for(console, tensorboard=tensorboard)
     check_report(reports, opens)
     with download_bar(console) as progress:
-        if resume is not None:
-            session = Session.resume(resume, settings, progress=progress)
-        else:
-            session = Session.start(config, settings, out=out, progress=progress)
-    view = RunView(console)
+        session = open_session(config, settings, out=out, resume=resume, progress=progress)
     try:
-        with beside(view, board) as watcher:
-            result = session.run(workers, watcher)
+        result = session.run(workers, observers)
     except KeyboardInterrupt:
-        view.close()
-        again = shlex.join(["prowd", "run", "--resume", str(session.rundir.path), *["--tensorboard"] * tensorboard])
-        say(console, f"\nstopped; finished rounds are saved. Continue with: {again}")
-        sys.exit(INTERRUPTED)
-    finally:
-        view.close()
+        again = ["prowd", "run", "--resume", str(session.rundir.path), *["--tensorboard"] * tensorboard]
+        exit_interrupted(console, "finished rounds are saved", again)
     console.print(result_table(result))
     say(console, f"results: {result.path} (config.toml, rounds.jsonl, summary.json, checkpoints/)")
     closing_page(console, result.path, reports, opens)

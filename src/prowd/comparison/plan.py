@@ -15,8 +15,9 @@ from torch import nn
 
 from prowd import __version__
 from prowd.config.files import read_settings
-from prowd.config.options import option_names, override
+from prowd.config.options import option_names
 from prowd.config.schema import NO_MATTER, RunConfig, load_config, validate, with_full_paths
+from prowd.config.tables import override
 from prowd.data import Dataset, Progress
 from prowd.errors import ConfigError, RunError, near
 from prowd.methods import METHODS, Method, find_method

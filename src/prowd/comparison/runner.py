@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -20,17 +20,19 @@ from prowd.federation.processes import GUARD, be_a_child, start_child
 from prowd.federation.report import RoundReport
 from prowd.methods import ServerState
 from prowd.runs.build import as_used, load_data
-from prowd.runs.run import Session, Watcher
-from prowd.runs.tensorboard import FOLDER, TensorBoard, beside
+from prowd.runs.observe import Observers, RunObserver
+from prowd.runs.run import Session
 
-__all__ = ["Onlooker", "events_of", "execute"]
+__all__ = ["ComparisonObserver", "MakeObserver", "execute"]
 
 HERE, BEGAN, AT, SAID, DONE, FAILED = "here", "began", "at", "said", "done", "failed"
 FAILED_IMPORT = 1  # exit code of a process that could not import the script it is of
+MakeObserver = Callable[[Path], RunObserver]
+"""Makes an observer for the run in a directory; called in the run's own process, so it must be picklable."""
 
 
-class Onlooker:
-    """Whoever watches a comparison; nothing it does can change the outcome. This one says nothing."""
+class ComparisonObserver:
+    """Is notified of a comparison's runs; nothing it does can change the results. This one does nothing."""
 
     def began(self, run: PlannedRun, rounds: int) -> None:
         """A run begins, or goes on after so many rounds."""
@@ -55,12 +57,12 @@ class _Active:
 
 
 def execute(
-    runs: Sequence[PlannedRun], cores: int, onlooker: Onlooker, *, tensorboard: bool = False
+    runs: Sequence[PlannedRun], cores: int, observer: ComparisonObserver, make_observer: MakeObserver | None = None
 ) -> dict[PlannedRun, str]:
     """Make the runs, on so many cores; returns those that failed, with the reason. The others go on all the same.
 
-    With more runs than cores each has one; with fewer, each spreads its clients over several. For TensorBoard each
-    writes its event files as it goes on.
+    With more runs than cores each has one; with fewer, each spreads its clients over several. What
+    ``make_observer`` returns observes a single run.
     """
     waiting, active = deque(runs), list[_Active]()
     failures: dict[PlannedRun, str] = {}
@@ -69,7 +71,7 @@ def execute(
             while waiting and (free := cores - sum(one.cores for one in active)) > 0:
                 run = waiting.popleft()
                 share = max(1, free // (len(waiting) + 1))
-                active.append(_start(run, share, events_of(run) if tensorboard else None))
+                active.append(_start(run, share, make_observer))
             for connection in wait([one.connection for one in active]):
                 (one,) = (one for one in active if one.connection is connection)
                 kind, content = _receive(one)
@@ -77,9 +79,9 @@ def execute(
                     active.remove(one)
                     _end(one)
                     failures |= {one.run: content} if kind == FAILED else {}
-                    onlooker.ended(one.run, content if kind == FAILED else None)
+                    observer.ended(one.run, content if kind == FAILED else None)
                 else:
-                    _tell(onlooker, one.run, kind, content)
+                    _notify(observer, one.run, kind, content)
     finally:
         for one in active:
             one.process.kill()
@@ -87,23 +89,18 @@ def execute(
     return failures
 
 
-def _tell(onlooker: Onlooker, run: PlannedRun, kind: str, content: Any) -> None:
+def _notify(observer: ComparisonObserver, run: PlannedRun, kind: str, content: Any) -> None:
     if kind == BEGAN:
-        onlooker.began(run, content)
+        observer.began(run, content)
     elif kind == AT:
-        onlooker.moved(run, content)
+        observer.moved(run, content)
     elif kind == SAID:
-        onlooker.said(run, content)
+        observer.said(run, content)
 
 
-def events_of(run: PlannedRun) -> Path:
-    """Where a run's event files are: beside those of the others, for TensorBoard to show them all by their names."""
-    return run.path.parent / FOLDER / run.path.name
-
-
-def _start(run: PlannedRun, cores: int, events: Path | None) -> _Active:
+def _start(run: PlannedRun, cores: int, make_observer: MakeObserver | None) -> _Active:
     workers = min(cores, 10**6 if run.config.cohort == "all" else run.config.cohort)
-    process, connection = start_child(_work, run.config, run.path, workers, events, daemon=False)
+    process, connection = start_child(_work, run.config, run.path, workers, make_observer, daemon=False)
     return _Active(run, process, connection, cores)
 
 
@@ -125,7 +122,9 @@ def _receive(one: _Active) -> tuple[str, Any]:
     return kind, content
 
 
-def _work(connection: Connection[Any, Any], config: RunConfig, path: Path, workers: int, events: Path | None) -> None:
+def _work(
+    connection: Connection[Any, Any], config: RunConfig, path: Path, workers: int, make_observer: MakeObserver | None
+) -> None:
     """Body of a run's process."""
     be_a_child()
     connection.send((HERE, None))
@@ -136,8 +135,8 @@ def _work(connection: Connection[Any, Any], config: RunConfig, path: Path, worke
             session = Session.resume(path, {})
         else:
             session = Session.begin(config, as_used(config, load_data(config)), path)
-        with beside(reporter, TensorBoard(events) if events else None) as watcher:
-            session.run(min(workers, session.federation.cohort), watcher)
+        observer = Observers(reporter, make_observer(path)) if make_observer else reporter
+        session.run(min(workers, session.federation.cohort), observer)
     except ProwdError as error:
         connection.send((FAILED, str(error)))
     except Exception:  # noqa: BLE001 - whatever it is, it is for the parent to show
@@ -146,8 +145,8 @@ def _work(connection: Connection[Any, Any], config: RunConfig, path: Path, worke
         connection.send((DONE, None))
 
 
-class _Reporter(Watcher):
-    """Tells the parent how a run goes on."""
+class _Reporter(RunObserver):
+    """Notifies the parent of how a run goes on."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self.connection = connection

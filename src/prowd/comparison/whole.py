@@ -10,11 +10,10 @@ from pathlib import Path
 from prowd.comparison.formats import write_tables
 from prowd.comparison.outcomes import Outcome, Row, collect, has_accuracy, tabulate
 from prowd.comparison.plan import Plan
-from prowd.comparison.runner import Onlooker, events_of, execute
+from prowd.comparison.runner import ComparisonObserver, MakeObserver, execute
 from prowd.errors import RunError
 from prowd.federation.processes import available_cores
 from prowd.files import atomic_write
-from prowd.runs.tensorboard import write_events
 
 __all__ = ["Comparison", "cores_for", "make"]
 
@@ -38,7 +37,7 @@ def cores_for(plan: Plan) -> int:
 
 
 def write_plan(plan: Plan, failures: Mapping[str, str]) -> None:
-    """Write comparison.json: what is to be made, for whoever watches, and what failed."""
+    """Write comparison.json: what is to be made, for whoever reads it meanwhile, and what failed."""
     runs = [{"folder": run.path.name, "method": run.method, "seed": run.seed} for run in plan.runs]
     facts = {"name": plan.config.name, "baseline": plan.baseline, "runs": runs, "failures": dict(failures)}
     try:
@@ -55,15 +54,12 @@ def _forget_plan(plan: Plan) -> None:
         plan.path.rmdir()
 
 
-def make(plan: Plan, cores: int, onlooker: Onlooker, *, tensorboard: bool = False) -> Comparison:
+def make(plan: Plan, cores: int, observer: ComparisonObserver, make_observer: MakeObserver | None = None) -> Comparison:
     """Make what is missing of a plan's runs, and write the tables of all that are finished."""
     write_plan(plan, {})
     missing = [run for run in plan.runs if not run.is_finished]
-    for run in plan.runs if tensorboard else ():
-        if run not in missing:
-            write_events(run.config, run.path, events_of(run))
     try:
-        failed = execute(missing, cores, onlooker, tensorboard=tensorboard)
+        failed = execute(missing, cores, observer, make_observer)
     except RunError:
         _forget_plan(plan)
         raise

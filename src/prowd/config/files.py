@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from prowd.config.options import check_depth, explain, override
+from prowd.config.tables import check_depth, explain, override
 from prowd.errors import ConfigError, near
 
 __all__ = ["Suggestion", "presets", "read_pairs", "read_settings", "read_suggestion"]

@@ -1,22 +1,19 @@
-"""A method's options: from the tables of a configuration to the method itself, and what is wrong with them in words."""
+"""A method's options: from the tables of a configuration to the method itself."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from prowd.errors import ConfigError, near
+from prowd.config.tables import explain, flat, override
+from prowd.errors import ConfigError
 from prowd.methods import METHODS, Method, find_method
 
-__all__ = ["all_options", "check_depth", "explain", "flat", "make_method", "option_names", "override", "own_options"]
-
-DEEPEST = 20  # layers of tables and lists
-LONGEST = 1024  # bits of a number: Python neither writes nor shows those of thousands of digits
-_BRANCHES = ("constrained-int", "literal['all']", "literal['native']")  # pydantic's names for the parts of a union
+__all__ = ["all_options", "make_method", "option_names", "own_options"]
 
 
 def make_method(name: str, options: Mapping[str, Any]) -> Method:
@@ -54,14 +51,6 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables by dotted names."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
-
-
 def option_names(method: type[Method]) -> list[str]:
     """What can be set, as in ``options.NAME=VALUE``."""
     return [field.name for field in dataclasses.fields(method)]
@@ -91,62 +80,6 @@ def _check_table(name: str, table: Mapping[str, Any]) -> None:
         make_method(name, table)
     except ConfigError as error:
         raise ConfigError(str(error).replace("options.", f"options.{name}.", 1)) from None
-
-
-def check_depth(values: Mapping[str, Any]) -> None:
-    """Refuse tables and lists within one another, and numbers, beyond all measure, before anything handles them."""
-    for key, value in values.items():
-        level: list[object] = [value]
-        for _ in range(DEEPEST):
-            if any(isinstance(item, int) and item.bit_length() > LONGEST for item in level):
-                raise ConfigError(f"{key[:80]}: a whole number of over {LONGEST} bits; accepted: at most {LONGEST}")
-            inner: list[object] = []
-            for item in level:
-                inner += item.values() if isinstance(item, Mapping) else item if isinstance(item, list | tuple) else ()
-            level = inner
-        if level:
-            raise ConfigError(f"{key[:80]}: tables or lists in more than {DEEPEST} layers; accepted: at most {DEEPEST}")
-
-
-def override(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with others in their place, tables entry by entry; dotted names reach into tables."""
-    result = dict(values)
-    for key, value in settings.items():
-        head, _, rest = key.partition(".")
-        if key.count(".") > DEEPEST:
-            raise ConfigError(f"{key[:40]}...: {key.count('.')} dots; accepted: at most {DEEPEST}")
-        if rest and not isinstance(result.get(head, {}), Mapping):
-            raise ConfigError(f"{key}: {head} is not a table; accepted: {head}=VALUE")
-        if rest:
-            result[head] = override(result.get(head, {}), {rest: value})
-        elif isinstance(value, Mapping) and isinstance(result.get(head), Mapping):
-            result[head] = override(result[head], value)
-        else:
-            result[head] = value
-    return result
-
-
-def explain(error: ValidationError, prefix: str, beside: Callable[[Sequence[str]], Sequence[str]]) -> str:
-    """One line for each field that is wrong: its name, its value, what is accepted."""
-    lines: dict[tuple[str, str], list[str]] = {}
-    for detail in error.errors():
-        place = [str(part) for part in detail["loc"] if part not in _BRANCHES]
-        name = prefix + ".".join(place)
-        if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            known = list(beside(place))
-            lines[name, "as a key"] = [f"{', '.join(known)}{near(place[-1], known)}"]
-        else:
-            message = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-            lines.setdefault((name, _shown(detail["input"])), []).append(message)
-    return "\n".join(f"{name}: {value} is wrong; accepted: {' or '.join(ok)}" for (name, value), ok in lines.items())
-
-
-def _shown(value: object) -> str:
-    """A value as it was written; Python does not print numbers of thousands of digits."""
-    try:
-        return repr(value)
-    except (ValueError, RecursionError):
-        return f"a {type(value).__name__} that is too large to be shown"
 
 
 def _beside(chosen: type[Method], place: Sequence[str]) -> list[str]:

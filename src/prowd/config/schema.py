@@ -13,7 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from prowd import __version__
 from prowd.config.files import read_settings
-from prowd.config.options import all_options, check_depth, explain, make_method, override, own_options
+from prowd.config.options import all_options, make_method, own_options
+from prowd.config.tables import check_depth, explain, override
 from prowd.device.scene import Decay, Operation, Rescale, Uplink
 from prowd.errors import ConfigError, near
 from prowd.methods import anchored

@@ -58,7 +58,7 @@ class QuorumError(RunError):
 
 
 class Observer:
-    """Whoever watches a run; nothing it does can change the outcome. This one does nothing."""
+    """Is notified of a run's rounds; nothing it does can change the results. This one does nothing."""
 
     def replied(self, round_: int, done: int, asked: int) -> None:
         """A client's reply came in."""
@@ -129,7 +129,7 @@ def run_round(
     began = time.perf_counter()
     round_ = state.round + 1
     cohort = sample(federation, round_)  # 2: C^(r) ⊆ C, |C^(r)| = M
-    parcels = dispatch(federation, state, cohort)  # 3, 5: Q_{s_n}(w_G) to every n
+    parcels, measurers = dispatch(federation, state, cohort)  # 3, 5: Q_{s_n}(w_G) to every n
     inbox = Inbox()
     with server_at_work(federation, state, transport) as worked:
         for client, reply in transport.exchange(parcels):
@@ -137,7 +137,6 @@ def run_round(
             observer.replied(round_, len(inbox.replies), len(cohort))
         state = worked()
     admitted = admit_all(federation.scene, federation.method, round_, cohort, inbox)
-    measurers = measured_by(federation.scene, cohort, {client: parcel.body for client, parcel in parcels.items()})
     report = sum_up(round_, cohort, parcels, inbox, admitted, measurers)
     if len(admitted.updates) < federation.quorum:
         report = replace(report, seconds=time.perf_counter() - began)
@@ -157,8 +156,10 @@ def sample(federation: Federation, round_: int) -> list[ClientSpec]:
     return [scene.clients[index] for index in chosen.sort().values.tolist()]
 
 
-def dispatch(federation: Federation, state: ServerState, cohort: Sequence[ClientSpec]) -> dict[int, Parcel]:
-    """Encode a task for every client."""
+def dispatch(
+    federation: Federation, state: ServerState, cohort: Sequence[ClientSpec]
+) -> tuple[dict[int, Parcel], dict[int, int]]:
+    """Encode a task for every client; also returns who measures the model that each receives."""
     round_ = state.round + 1
     weights = {client.id: federation.method.dispatch(federation.scene, state, client) for client in cohort}
     shared: dict[bytes, bytes] = {}
@@ -170,7 +171,7 @@ def dispatch(federation: Federation, state: ServerState, cohort: Sequence[Client
     for client, sent in weights.items():
         settings = {MEASURE_RECEIVED: float(measures and measurers[client] == client), MEASURE_TRAINED: float(measures)}
         parcels[client] = encode_task(Task(round_, federation.scene.seed, client, sent, settings), bodies[client])
-    return parcels
+    return parcels, measurers
 
 
 def measured_by(scene: Scene, cohort: Sequence[ClientSpec], bodies: Mapping[int, bytes]) -> dict[int, int]:

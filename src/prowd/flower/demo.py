@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prowd.config.options import flat
 from prowd.config.schema import load_config
+from prowd.config.tables import flat
 from prowd.errors import ConfigError, RunError
 from prowd.flower.app_folder import write_app
 from prowd.flower.control import Control

@@ -15,8 +15,9 @@ from typing import Any
 from platformdirs import user_state_path
 
 from prowd import data as datasets
-from prowd.config.options import make_method, override
+from prowd.config.options import make_method
 from prowd.config.schema import RunConfig, validate
+from prowd.config.tables import override
 from prowd.data import Dataset
 from prowd.device.memory import ClientMemory
 from prowd.device.scene import ClientSpec

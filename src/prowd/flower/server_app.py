@@ -27,8 +27,9 @@ from prowd.nets import Architecture
 from prowd.numbers.bits import parse_mix
 from prowd.runs.build import make_architecture, prepare
 from prowd.runs.directory import check_free
+from prowd.runs.observe import RunObserver
 from prowd.runs.roster import Roster
-from prowd.runs.run import RunResult, Session, Watcher, fresh_path
+from prowd.runs.run import RunResult, Session, fresh_path
 from prowd.views.console import result_table
 
 __all__ = ["app", "serve"]
@@ -55,7 +56,7 @@ def serve(grid: Grid, settings: ServerSettings) -> RunResult:
         began = {"run": roll.brief.run, "path": str(session.rundir.path), "round": session.state.round + 1}
         event(log, "began", began)
         federation = patient(session.federation, settings)
-        result = replace(session, federation=federation).run(watcher=Diary(transport), transport=transport)
+        result = replace(session, federation=federation).run(observer=Diary(transport), transport=transport)
         event(log, "finished", {"weights_sha256": result.summary["weights_sha256"]})
         return result
     except BaseException as error:
@@ -127,7 +128,7 @@ def _check_method(config: RunConfig) -> None:
         raise ConfigError(f"method: {config.method} is not built in; accepted on devices: {', '.join(METHODS)}")
 
 
-class Diary(Watcher):
+class Diary(RunObserver):
     """Writes down what each device did in a round."""
 
     def __init__(self, transport: FlowerTransport) -> None:

@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from prowd.config.files import read_pairs
-from prowd.config.options import explain
+from prowd.config.tables import explain
 from prowd.errors import ConfigError
 
 __all__ = ["ServerSettings"]

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from prowd import __version__
 from prowd import data as datasets
-from prowd.config.options import make_method, override
+from prowd.config.options import make_method
 from prowd.config.schema import RunConfig, load_config, validate, with_full_paths
+from prowd.config.tables import override
 from prowd.data import ARRAYS, Dataset, Partition, Progress
 from prowd.device.scene import ClientSpec, LocalSettings, Scene
 from prowd.errors import ConfigError, DataError

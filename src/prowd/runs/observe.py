@@ -1,4 +1,4 @@
-"""What is written down while a run goes on, round by round, and who else is told."""
+"""Observers of a run: the one that writes every round down, and those of whoever else wants to know."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from prowd.config.schema import RunConfig
 from prowd.errors import RunError
-from prowd.federation import engine
-from prowd.federation.engine import Federation
+from prowd.federation.engine import Federation, Observer
 from prowd.federation.report import RoundReport
 from prowd.methods import LiftsInStages, ServerState
 from prowd.methods.common import is_low
@@ -20,60 +19,62 @@ from prowd.runs.directory import RunDir
 from prowd.runs.snapshots import Snapshots
 from prowd.wire import Update
 
-__all__ = ["Recorder", "Watcher", "Watchers"]
+__all__ = ["Observers", "Recorder", "RunObserver"]
 
 
-class Watcher(engine.Observer):
-    """An observer that is also told when a run begins. This one says nothing."""
+class RunObserver(Observer):
+    """An observer of a whole run, from its beginning to its end. This one does nothing."""
 
     def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
         """The first round, or the first after a resume, is about to begin."""
 
-    def replied(self, round_: int, done: int, asked: int) -> None:
-        """A client's reply came in."""
-
     def remarks(self, report: RoundReport) -> Mapping[str, Any]:
-        """What is to be written down with a round besides its report."""
+        """What is to be written down with a round in addition to its report."""
         return {}
 
-    def finished(self, report: RoundReport, state: ServerState) -> None:
-        """A round is over."""
+    def close(self) -> None:
+        """The run is over, however it ended."""
 
 
-class Watchers(Watcher):
-    """Several watchers of the same run, told in this order."""
+class Observers(RunObserver):
+    """Several observers of the same run, notified in this order."""
 
-    def __init__(self, *watchers: Watcher) -> None:
-        self.watchers = watchers
+    def __init__(self, *observers: RunObserver) -> None:
+        self.observers = observers
 
     def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
-        """Pass it on."""
-        for watcher in self.watchers:
-            watcher.began(config, federation, path, done)
+        """Notify all."""
+        for observer in self.observers:
+            observer.began(config, federation, path, done)
 
     def replied(self, round_: int, done: int, asked: int) -> None:
-        """Pass it on."""
-        for watcher in self.watchers:
-            watcher.replied(round_, done, asked)
+        """Notify all."""
+        for observer in self.observers:
+            observer.replied(round_, done, asked)
 
     def remarks(self, report: RoundReport) -> Mapping[str, Any]:
         """The remarks of all."""
-        return {key: value for watcher in self.watchers for key, value in watcher.remarks(report).items()}
+        return {key: value for observer in self.observers for key, value in observer.remarks(report).items()}
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
-        """Pass it on."""
-        for watcher in self.watchers:
-            watcher.finished(report, state)
+        """Notify all."""
+        for observer in self.observers:
+            observer.finished(report, state)
+
+    def close(self) -> None:
+        """Notify all."""
+        for observer in self.observers:
+            observer.close()
 
 
 @dataclass(frozen=True)
-class Recorder(engine.Observer):
-    """Writes every round down, then passes it on."""
+class Recorder(Observer):
+    """Writes every round down, then notifies another observer."""
 
     rundir: RunDir
     federation: Federation
     snapshots: Snapshots
-    watcher: Watcher
+    observer: RunObserver
 
     def began(self, config: RunConfig, state: ServerState, provenance: Mapping[str, Any]) -> None:
         """Write down by what the run is made from here on, and how its weights begin."""
@@ -85,11 +86,11 @@ class Recorder(engine.Observer):
             raise RunError(f"{self.rundir.path} cannot be written: {error}") from error
         if state.round == 0:
             self.aggregated(state, ())
-        self.watcher.began(config, self.federation, self.rundir.path, state.round)
+        self.observer.began(config, self.federation, self.rundir.path, state.round)
 
     def replied(self, round_: int, done: int, asked: int) -> None:
-        """Pass it on."""
-        self.watcher.replied(round_, done, asked)
+        """Notify the other observer."""
+        self.observer.replied(round_, done, asked)
 
     def aggregated(self, state: ServerState, updates: Sequence[Update]) -> None:
         """Keep samples of the new weights, and of how the first low-bit client's were lifted."""
@@ -105,8 +106,8 @@ class Recorder(engine.Observer):
     def finished(self, report: RoundReport, state: ServerState) -> None:
         """Write the round and its checkpoint."""
         try:
-            self.rundir.append({**report.line(), **self.watcher.remarks(report)})
+            self.rundir.append({**report.line(), **self.observer.remarks(report)})
             self.rundir.checkpoint(state)
         except OSError as error:
             raise RunError(f"round {report.round} cannot be saved to {self.rundir.path}: {error}") from error
-        self.watcher.finished(report, state)
+        self.observer.finished(report, state)

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from prowd.config.options import check_depth
+from prowd.config.tables import check_depth
 from prowd.errors import ConfigError, RunError
 from prowd.numbers.bits import Bitwidth, parse_mix
 from prowd.runs.directory import read_sessions

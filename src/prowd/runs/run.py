@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from prowd import __version__
-from prowd.config.options import override
 from prowd.config.schema import RunConfig, load_config, validate
+from prowd.config.tables import override
 from prowd.data import Dataset, Progress
 from prowd.device.memory import forget_after
 from prowd.device.scene import Scene
@@ -37,13 +37,13 @@ from prowd.runs.build import (
     slow_kernel,
 )
 from prowd.runs.directory import RunDir, check_free, weights_hash
-from prowd.runs.observe import Recorder, Watcher
+from prowd.runs.observe import Recorder, RunObserver
 from prowd.runs.provenance import provenance
 from prowd.runs.roster import Roster, mix_of
 from prowd.runs.snapshots import Snapshots
 from prowd.runs.summary import summarise
 
-__all__ = ["RunResult", "Session", "Watcher", "default_workers", "fresh_path", "warn_if_slow"]
+__all__ = ["RunResult", "Session", "default_workers", "fresh_path", "warn_if_slow"]
 
 log = logging.getLogger(__name__)
 REAL = "a run of real devices; accepted: to go on with it on Flower (docs/deploy.md)"
@@ -153,17 +153,17 @@ class Session:
         return cls(config, federation, dataset, rundir, state)
 
     def run(
-        self, workers: int | None = None, watcher: Watcher | None = None, transport: Transport | None = None
+        self, workers: int | None = None, observer: RunObserver | None = None, transport: Transport | None = None
     ) -> RunResult:
         """Run the rounds that are left; each is on the disk before the next begins.
 
         Clients are simulated by ``workers`` processes, unless there is a transport that reaches them elsewhere.
         """
-        watcher = watcher or Watcher()
+        observer = observer or RunObserver()
         began = time.perf_counter()
         try:
             transport = transport or self._transport(default_workers(self.federation) if workers is None else workers)
-            recorder = Recorder(self.rundir, self.federation, self.snapshots, watcher)
+            recorder = Recorder(self.rundir, self.federation, self.snapshots, observer)
             recorder.began(self.config, self.state, provenance())
             state = engine.run(self.federation, self.state, transport, recorder)
             lines = self.rundir.lines()
@@ -175,6 +175,7 @@ class Session:
             if transport is not None:
                 transport.close()
             self.rundir.release()
+            observer.close()
 
     @property
     def snapshots(self) -> Snapshots:

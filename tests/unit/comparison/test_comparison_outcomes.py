@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from prowd.comparison import Onlooker, Outcome, Plan, PlannedRun, Row, collect, make, tabulate
+from prowd.comparison import ComparisonObserver, Outcome, Plan, PlannedRun, Row, collect, make, tabulate
 from prowd.config.schema import RunConfig
 
 SUMMARY: dict[str, Any] = {
@@ -152,7 +152,7 @@ def test_a_run_that_measured_nothing_is_a_failure(tmp_path: Path) -> None:
         run.path.mkdir()
         (run.path / "summary.json").write_text(json.dumps(summary), "utf-8")
         made.append(run)
-    found = make(Plan(tmp_path, tuple(made)), 1, Onlooker())
+    found = make(Plan(tmp_path, tuple(made)), 1, ComparisonObserver())
     assert [outcome.seed for outcome in found.outcomes] == [0]
     assert list(found.failures) == ["fedavg-seed1"]
     assert "reports no accuracy" in found.failures["fedavg-seed1"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from prowd.comparison import Onlooker, Plan, PlannedRun, make_plan, whole
+from prowd.comparison import ComparisonObserver, Plan, PlannedRun, make_plan, whole
 from prowd.config.options import all_options
 from prowd.config.schema import load_config
 from prowd.errors import ConfigError, DataError, ProwdError, RunError
@@ -328,7 +328,7 @@ def test_the_plan_is_written_before_its_runs_begin_and_its_failures_after(
         return {runs[1]: "it rained"}
 
     monkeypatch.setattr(whole, "execute", execute)
-    whole.make(found, 1, Onlooker())
+    whole.make(found, 1, ComparisonObserver())
     named = [("local", 3), ("fedavg", 3), ("local", 1), ("fedavg", 1)]
     runs = [{"folder": f"{method}-seed{seed}", "method": method, "seed": seed} for method, seed in named]
     assert seen == [{"name": "tiny", "baseline": "fedavg", "runs": runs, "failures": {}}]
@@ -352,7 +352,7 @@ def test_a_failure_is_forgotten_when_its_run_is_tried_again(
 
     monkeypatch.setattr(whole, "execute", execute)
     for after in ({"fedavg-seed0": "it rained"}, {}):
-        whole.make(found, 1, Onlooker())
+        whole.make(found, 1, ComparisonObserver())
         assert written(found)["failures"] == after
     assert during == [{}, {}]
 
@@ -366,7 +366,7 @@ def test_a_run_without_accuracies_is_among_the_failures(
     facts["average_accuracy"] = {"received": None, "trained": None}
     (found.runs[0].path / "summary.json").write_text(json.dumps(facts), "utf-8")
     monkeypatch.setattr(whole, "execute", lambda *_, **__: {})
-    whole.make(found, 1, Onlooker())
+    whole.make(found, 1, ComparisonObserver())
     assert list(written(found)["failures"]) == ["fedavg-seed0"]
     assert "reports no accuracy" in written(found)["failures"]["fedavg-seed0"]
 
@@ -382,14 +382,14 @@ def test_a_comparison_of_which_no_run_begins_leaves_nothing(
         if kept:
             begin(plan(source, "fedavg", out=tmp_path / out))
         with pytest.raises(RunError, match="ended before it began"):
-            whole.make(plan(source, "fedavg", out=tmp_path / out), 1, Onlooker())
+            whole.make(plan(source, "fedavg", out=tmp_path / out), 1, ComparisonObserver())
         assert (tmp_path / out).exists() == kept
 
 
 def test_a_place_that_cannot_be_written_is_named(source: Path, tmp_path: Path) -> None:
     found = plan(source, "fedavg", out=source / "out")
     with pytest.raises(RunError, match=rf"^{source / 'out'} cannot be written: "):
-        whole.make(found, 1, Onlooker())
+        whole.make(found, 1, ComparisonObserver())
 
 
 def test_a_method_whose_file_has_changed_is_not_taken_for_made(source: Path, own: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who runs when, on how many cores, and what the onlooker is told; the processes are played."""
+"""Who runs when, on how many cores, and what what the observer is notified of; the processes are played."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from prowd.comparison import Onlooker, PlannedRun, execute, runner
+from prowd.comparison import ComparisonObserver, PlannedRun, execute, runner
 from prowd.config.schema import RunConfig
 
 Message = tuple[str, Any]
@@ -42,7 +42,7 @@ class Stage:
         self.ends: list[Connection[Any, Any]] = []
 
     def start(
-        self, target: object, config: RunConfig, path: Path, workers: int, events: Path | None, *, daemon: bool
+        self, target: object, config: RunConfig, path: Path, workers: int, make_observer: object, *, daemon: bool
     ) -> tuple[Process, Connection[Any, Any]]:
         assert not daemon, "a run has processes of its own, which a daemon may not"
         ours, theirs = Pipe()
@@ -59,7 +59,7 @@ class Stage:
         return self.processes[-1], ours
 
 
-class Diary(Onlooker):
+class Diary(ComparisonObserver):
     """Writes everything down."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ def test_runs_share_the_cores(
     count: int, cores: int, cohort: Any, workers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = play(monkeypatch, lambda _: [DONE])
-    assert execute(runs(count, cohort=cohort), cores, Onlooker()) == {}
+    assert execute(runs(count, cohort=cohort), cores, ComparisonObserver()) == {}
     assert stage.workers == workers
     assert all(process.joined and not process.killed for process in stage.processes)
 
@@ -114,7 +114,7 @@ def test_no_more_runs_than_cores_are_under_way(monkeypatch: pytest.MonkeyPatch) 
     begun: list[int] = []
     stage = play(monkeypatch, lambda number: [(runner.BEGAN, 0), (runner.AT, 0.5), DONE])
 
-    class Counter(Onlooker):
+    class Counter(ComparisonObserver):
         under_way = 0
 
         def began(self, run: PlannedRun, rounds: int) -> None:
@@ -129,7 +129,7 @@ def test_no_more_runs_than_cores_are_under_way(monkeypatch: pytest.MonkeyPatch) 
     assert max(begun) == 2
 
 
-def test_the_onlooker_is_told_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_observer_is_notified_of_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[Message | None] = [(runner.SAID, "a file"), (runner.BEGAN, 2), (runner.AT, 2.5), DONE]
     play(monkeypatch, lambda _: lines)
     diary = Diary()
@@ -152,13 +152,13 @@ def test_a_process_that_dies_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> No
     play(monkeypatch, lambda number: [(runner.BEGAN, 0)] if number == 0 else [])
     begun, silent = runs(2)
     reason = "its process ended (exit code -9)"
-    assert execute([begun, silent], 1, Onlooker()) == {begun: reason, silent: reason}
+    assert execute([begun, silent], 1, ComparisonObserver()) == {begun: reason, silent: reason}
 
 
 def test_an_interrupt_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = play(monkeypatch, lambda _: [(runner.BEGAN, 0), None])
 
-    class Impatient(Onlooker):
+    class Impatient(ComparisonObserver):
         def began(self, run: PlannedRun, rounds: int) -> None:
             raise KeyboardInterrupt
 
@@ -169,5 +169,5 @@ def test_an_interrupt_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_nothing_to_do_takes_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = play(monkeypatch, lambda _: [DONE])
-    assert execute([], 2, Onlooker()) == {}
+    assert execute([], 2, ComparisonObserver()) == {}
     assert stage.processes == []

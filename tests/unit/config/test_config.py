@@ -9,8 +9,9 @@ import pytest
 
 from prowd import __version__
 from prowd.config.files import presets
-from prowd.config.options import make_method, override
+from prowd.config.options import make_method
 from prowd.config.schema import RunConfig, load_config, validate
+from prowd.config.tables import override
 from prowd.errors import ConfigError
 from prowd.methods import FedAvg
 from prowd.nets import Conv, Flatten, Linear, MaxPool

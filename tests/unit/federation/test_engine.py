@@ -248,7 +248,7 @@ def test_bytes_are_counted_for_each_client_that_is_asked(tmp_path: Path, start: 
 
 def test_clients_of_a_width_share_one_body(start: ServerState) -> None:
     given = federation()
-    parcels = dispatch(given, start, given.scene.clients)
+    parcels, _ = dispatch(given, start, given.scene.clients)
     bodies = {client: parcel.body for client, parcel in parcels.items()}
     assert bodies[0] is bodies[2]
     assert bodies[1] is bodies[3]
@@ -266,7 +266,7 @@ def test_clients_of_a_width_share_one_body(start: ServerState) -> None:
 
 
 def asked(given: Federation, state: ServerState) -> list[tuple[float, float]]:
-    tasks = [decode_task(parcel.join()) for parcel in dispatch(given, state, given.scene.clients).values()]
+    tasks = [decode_task(parcel.join()) for parcel in dispatch(given, state, given.scene.clients)[0].values()]
     return [(task.settings[MEASURE_RECEIVED], task.settings[MEASURE_TRAINED]) for task in tasks]
 
 

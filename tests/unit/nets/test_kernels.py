@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 import prowd
-from prowd.config.schema import load_config
 from prowd.errors import ConfigError
 from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
 from prowd.nets.lowbit import kernels
@@ -68,18 +67,16 @@ def test_without_int8_auto_is_simulated() -> None:
 
 @pytest.mark.usefixtures("none_here")
 def test_without_int8_asking_for_it_is_an_error() -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=r"^kernel: .*the reason"):
         made("int8", 8)
-    assert str(caught.value) == "kernel: 'int8' can't be had: the reason; accepted: auto, simulated"
     for choice in ("auto", "simulated"):
         check_kernel(choice, CPU, NET)
 
 
 def test_int8_is_for_the_cpu() -> None:
     cuda = torch.device("cuda")
-    assert why_not_int8(cuda) == "it runs on the CPU, not on cuda"
     check_kernel("auto", cuda, NET)
-    with pytest.raises(ConfigError, match=r"^kernel: .*not on cuda; accepted: auto, simulated$"):
+    with pytest.raises(ConfigError, match=r"^kernel: .*cuda"):
         check_kernel("int8", cuda, NET)
 
 
@@ -105,26 +102,18 @@ def test_learning_follows_a_forward_pass_that_was_recorded(choice: KernelChoice)
 # --- reasons of a machine --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", ["2.5.1", "2.5.1+cpu", "1.13.0", "2.0"])
-def test_an_old_torch_is_refused(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "__version__", version)
-    assert ask_anew() == f"torch {version} is older than 2.6"
-
-
 @needs_int8
-@pytest.mark.parametrize("version", ["2.6.0", "2.10.0+cu128", "3.0.0a0+git12", "2.13"])
-def test_a_newer_torch_is_not(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("version", "is_old"), [("2.5.1+cpu", True), ("1.13.0", True), ("2.10.0+cu128", False)])
+def test_an_old_torch_is_refused(version: str, is_old: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "__version__", version)
-    assert ask_anew() is None
+    assert (ask_anew() is not None) == is_old
 
 
 def test_a_missing_compiled_part_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prowd.nets.lowbit._native", None)
     monkeypatch.delitem(sys.modules, "prowd.nets.lowbit.int8", raising=False)
     monkeypatch.delattr("prowd.nets.lowbit._native", raising=False)
-    reason = ask_anew()
-    assert reason is not None
-    assert "installed without its compiled part, which needs a C compiler" in reason
+    assert "compiled part" in (ask_anew() or "")
 
 
 @needs_int8
@@ -132,7 +121,7 @@ def test_a_cpu_without_the_instructions_is_refused(monkeypatch: pytest.MonkeyPat
     from prowd.nets.lowbit import int8
 
     monkeypatch.setattr(int8, "instruction_sets", list)
-    assert ask_anew() == "this CPU has neither AVX512-VNNI nor AVX2"
+    assert "AVX2" in (ask_anew() or "")
 
 
 class Wrong(SimulatedKernel):
@@ -162,54 +151,27 @@ def test_sums_that_are_wrong_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     from prowd.nets.lowbit import int8
 
     monkeypatch.setattr(int8, "Int8Kernel", Wrong)
-    reason = ask_anew()
-    assert reason == f"its sums are wrong on this CPU ({int8.instruction_sets()[0]}); please report it"
+    assert "wrong" in (ask_anew() or "")
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
 
 
-def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, str]]:
-    return [(record.name, record.levelno, record.getMessage()) for record in caplog.records]
-
-
 @pytest.mark.usefixtures("none_here")
-def test_a_slow_run_says_so_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    settings: dict[str, Any] = {"clients": "int8:2, int4:1, int12:1, float32:1", "rounds": 1}
-    path = run_tiny(tmp_path / "run", **settings).path
-    told = "int4, int8 clients compute with the simulated kernel, which is slower: no int8 kernel, the reason"
-    assert lines(caplog) == [("prowd.runs.run", logging.WARNING, told)]
-    caplog.clear()
-    prowd.run(resume=path, rounds=2, workers=1)
-    assert lines(caplog) == [("prowd.runs.run", logging.WARNING, told)]
-
-
-@pytest.mark.usefixtures("none_here")
-@pytest.mark.parametrize("settings", [{"kernel": "simulated"}, {"clients": "int12:1, float32:1"}])
-def test_a_run_that_is_as_it_was_meant_says_nothing(
-    settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("settings", "warnings"),
+    [({"clients": "int8:1, int4:1, int12:1"}, 1), ({"kernel": "simulated"}, 0), ({"clients": "int12:1, float32:1"}, 0)],
+)
+def test_a_run_without_int8_warns_once_unless_that_was_meant(
+    settings: dict[str, Any], warnings: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run_tiny(tmp_path / "run", rounds=1, **settings)
-    assert lines(caplog) == []
-
-
-@needs_int8
-def test_a_fast_run_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for kernel in ("auto", "int8"):
-        run_tiny(tmp_path / kernel, kernel=kernel, rounds=1)
-    assert lines(caplog) == []
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] * warnings
+    assert all("int4, int8" in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.usefixtures("none_here")
 def test_int8_that_can_t_be_had_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^kernel: 'int8' can't be had: the reason; accepted: auto, simulated$"):
+    with pytest.raises(ConfigError, match=r"^kernel: "):
         prowd.run(out=tmp_path / "run", data=arrays(), workers=1, kernel="int8", **TINY)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("value", ["fast", "INT8", 8, ""])
-def test_other_kernels_are_unknown(value: object) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_config("quick", {"kernel": value})
-    assert str(caught.value).startswith("kernel: ")
-    assert all(choice in str(caught.value) for choice in ("auto", "int8", "simulated"))

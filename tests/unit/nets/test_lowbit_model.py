@@ -10,7 +10,6 @@ import torch
 
 from prowd.device.training import accuracy
 from prowd.methods.common import initial_state, quantized_model
-from prowd.nets.lowbit import simulated
 from prowd.nets.lowbit.loss import Loss, cross_entropy, squared_error
 from prowd.nets.lowbit.model import LowBitModel, LowBitSettings
 from prowd.numbers.bits import Bitwidth
@@ -36,7 +35,7 @@ def train(model: LowBitModel, steps: int) -> list[float]:
 
 
 @pytest.mark.parametrize("loss", ["cross-entropy", "squared"])
-@pytest.mark.parametrize("bits", [2, 3, 4, 6, 8, 12, 16])
+@pytest.mark.parametrize("bits", [2, 4, 8, 16])
 def test_learns(bits: int, loss: Loss) -> None:
     model, unseen = build(bits, LowBitSettings(loss=loss)), blobs(60, seed=99)
     assert accuracy(model, unseen, CPU) <= 0.5
@@ -68,16 +67,7 @@ def test_a_step_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("bits", "scaling", "expected"),
-    [
-        (2, "width", 0.125),  # 8·2^(2−8)
-        (6, "width", 2),
-        (8, "width", 8),
-        (10, "width", 32),
-        (16, "width", 2048),
-        (2, "constant", 8),
-        (8, "constant", 8),
-        (16, "constant", 8),
-    ],
+    [(2, "width", 0.125), (8, "width", 8), (16, "width", 2048), (2, "constant", 8), (16, "constant", 8)],  # 8·2^(s−8)
 )
 def test_rate_by_width(bits: int, scaling: Literal["width", "constant"], expected: float) -> None:
     width = Bitwidth(bits)
@@ -99,19 +89,6 @@ def test_squared_error_by_hand_is_integers_only() -> None:
     loss, error = squared_error(logits, torch.tensor([0, 2]), INT8)
     assert error.tolist() == [[10 - 127, -20, 127], [0, 0, -127]]
     assert float(loss) == pytest.approx(0.5 * (117**2 + 20**2 + 127**2 + 127**2) / 128**2 / 2)
-
-
-@pytest.mark.parametrize("bits", [4, 8, 16])
-def test_with_the_squared_error_every_number_of_a_step_is_an_integer(bits: int) -> None:
-    width, examples = Bitwidth(bits), blobs(12)
-    kernel = simulated.SimulatedKernel(network(), width, build(bits).kernel.codes)
-    kernel.forward(examples.images)
-    tape = kernel.tape
-    assert tape is not None
-    _, error = squared_error(tape.logits, examples.labels, width)
-    numbers = [*tape.inputs, *tape.ternaries, tape.logits, error, *simulated.gradients(tape, error)]
-    assert all(torch.equal(tensor, tensor.round()) for tensor in numbers)
-    assert any(bool(gradient.any()) for gradient in numbers[-2:])
 
 
 def test_cross_entropy_by_hand() -> None:

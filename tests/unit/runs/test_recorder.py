@@ -20,7 +20,7 @@ from prowd.federation.report import RoundReport
 from prowd.methods import FedAvg, Method, ServerState
 from prowd.numbers.bits import FLOAT32
 from prowd.runs.directory import RunDir, read_sessions
-from prowd.runs.observe import Recorder, Watcher
+from prowd.runs.observe import Recorder, RunObserver
 from prowd.runs.snapshots import BLOCKS, MODEL, Snapshots, read_snapshot, server_files
 from prowd.wire import Update
 from tests.unit.scenes import INT4, INT8, scene
@@ -29,7 +29,7 @@ MIX = scene(FLOAT32, INT8, INT4, FLOAT32)  # mean of the widths: 44/3
 
 
 @dataclass
-class Diary(Watcher):
+class Diary(RunObserver):
     """Writes down what it is told, and what is on the disk by then."""
 
     path: Path
@@ -74,11 +74,11 @@ def rundir(tmp_path: Path) -> Iterator[RunDir]:
 
 
 def recorder(
-    rundir: RunDir, method: Method | None = None, rounds: Rounds = "auto", watcher: Watcher | None = None
+    rundir: RunDir, method: Method | None = None, rounds: Rounds = "auto", observer: RunObserver | None = None
 ) -> Recorder:
     federation = Federation(MIX, method or FedAvg(), rounds=9, cohort=4)
     snapshots = Snapshots(rundir.path / "snapshots", rounds, federation.rounds)
-    return Recorder(rundir, federation, snapshots, watcher or Watcher())
+    return Recorder(rundir, federation, snapshots, observer or RunObserver())
 
 
 def state(round_: int) -> ServerState:
@@ -93,9 +93,9 @@ def report(round_: int) -> RoundReport:
     return RoundReport(round_, {}, {}, {}, {}, {}, 4, seconds=1.5)
 
 
-def test_the_beginning_is_written_down_before_the_watcher_is_told(rundir: RunDir) -> None:
+def test_the_beginning_is_written_down_before_the_observer_is_told(rundir: RunDir) -> None:
     diary = Diary(rundir.path)
-    recorder(rundir, watcher=diary).began(RunConfig(name="mine"), state(0), {"version": "1"})
+    recorder(rundir, observer=diary).began(RunConfig(name="mine"), state(0), {"version": "1"})
     assert diary.entries == [("began", "mine", 9, 0, ["provenance.json", "snapshots/round-000000.safetensors"])]
     assert read_sessions(rundir.path / "provenance.json") == [{"version": "1", "method": "fedavg", "round": 0}]
     assert read_snapshot(server_files(rundir.path / "snapshots")[0]).values[f"{MODEL}fc.weight"].tolist() == [0] * 4
@@ -103,7 +103,7 @@ def test_the_beginning_is_written_down_before_the_watcher_is_told(rundir: RunDir
 
 def test_a_resume_is_written_down_and_takes_no_sample(rundir: RunDir) -> None:
     diary = Diary(rundir.path)
-    given = recorder(rundir, watcher=diary)
+    given = recorder(rundir, observer=diary)
     for round_ in (0, 5, 9):
         given.began(RunConfig(), state(round_), {"round": "is not the caller's to say"})
     assert [session["round"] for session in read_sessions(rundir.path / "provenance.json")] == [0, 5], (
@@ -113,12 +113,12 @@ def test_a_resume_is_written_down_and_takes_no_sample(rundir: RunDir) -> None:
     assert [entry[3] for entry in diary.entries] == [0, 5, 9]
 
 
-def test_a_round_is_on_the_disk_before_the_watcher_is_told(rundir: RunDir) -> None:
+def test_a_round_is_on_the_disk_before_the_observer_is_told(rundir: RunDir) -> None:
     diary = Diary(rundir.path)
-    given = recorder(rundir, watcher=diary)
+    given = recorder(rundir, observer=diary)
     given.replied(1, 1, 4)
     given.aggregated(state(1), updates(0, 1))
-    assert diary.entries == [("replied", 1, 1, 4)], "of aggregation the watcher is not told"
+    assert diary.entries == [("replied", 1, 1, 4)], "of aggregation the observer is not told"
     given.finished(report(1), state(1))
     assert diary.entries[1:] == [
         (
@@ -188,7 +188,7 @@ def test_a_disk_that_is_full_is_an_error_that_names_the_round(rundir: RunDir, mo
         raise OSError(28, "No space left on device")
 
     diary = Diary(rundir.path)
-    given = recorder(rundir, watcher=diary)
+    given = recorder(rundir, observer=diary)
     for part in ("append", "checkpoint"):
         with monkeypatch.context() as patch:
             patch.setattr(RunDir, part, full)
@@ -202,7 +202,7 @@ def test_a_disk_that_is_full_is_an_error_that_names_the_round(rundir: RunDir, mo
     assert diary.entries == [], "what is not saved has not happened"
 
 
-def test_a_watcher_that_does_nothing_adds_nothing(rundir: RunDir) -> None:
+def test_a_observer_that_does_nothing_adds_nothing(rundir: RunDir) -> None:
     given = recorder(rundir)
     given.began(RunConfig(), state(0), {})
     given.replied(1, 1, 4)

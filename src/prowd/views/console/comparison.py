@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
-from prowd.comparison import Onlooker, Plan, PlannedRun, Row
+from prowd.comparison import ComparisonObserver, Plan, PlannedRun, Row
 from prowd.comparison.formats import interval, kilobytes, starred
 from prowd.config.schema import RunConfig
 from prowd.views.console.words import compact_table, duration, narrow, percent, say
@@ -17,7 +17,7 @@ from prowd.views.console.words import compact_table, duration, narrow, percent, 
 __all__ = ["Clock", "ComparisonView", "comparison_tables"]
 
 
-class ComparisonView(Onlooker):
+class ComparisonView(ComparisonObserver):
     """One bar for a whole comparison and a line for each run that is under way; elsewhere a line as a run ends."""
 
     def __init__(self, console: Console, plan: Plan) -> None:

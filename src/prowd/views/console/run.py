@@ -14,13 +14,14 @@ from prowd.config.schema import RunConfig
 from prowd.federation.engine import Federation
 from prowd.federation.report import RoundReport
 from prowd.methods import ServerState
-from prowd.runs.run import RunResult, Watcher
+from prowd.runs.observe import RunObserver
+from prowd.runs.run import RunResult
 from prowd.views.console.words import duration, percent, say, size
 
 __all__ = ["RunView", "result_table"]
 
 
-class RunView(Watcher):
+class RunView(RunObserver):
     """Live progress: a bar on a terminal, a line a round elsewhere."""
 
     def __init__(self, console: Console) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 from prowd.comparison import Estimate, Row
 from prowd.comparison.formats import interval, kilobytes, starred
-from prowd.config.options import all_options, flat
+from prowd.config.options import all_options
 from prowd.config.schema import RunConfig
+from prowd.config.tables import flat
 from prowd.methods import METHODS
 from prowd.runs.read import Record
 from prowd.views.report.charts import bytes_a_client

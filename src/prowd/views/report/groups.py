@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from prowd.comparison import Estimate, Outcome, Row, estimate, tabulate
-from prowd.config.options import all_options, flat
+from prowd.config.options import all_options
 from prowd.config.schema import NO_MATTER, RunConfig
+from prowd.config.tables import flat
 from prowd.methods import METHODS
 from prowd.numbers.bits import Bitwidth
 from prowd.runs.read import Line, Record, find_records, read_plan

@@ -6,11 +6,12 @@ import json
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from prowd.comparison import Plan
 from prowd.config.schema import RunConfig
 from prowd.errors import ProwdError, RunError
 from prowd.federation.engine import Federation
@@ -18,10 +19,10 @@ from prowd.federation.report import RoundReport
 from prowd.methods import ServerState
 from prowd.numbers.bits import parse_mix
 from prowd.runs.directory import read_lines
-from prowd.runs.observe import Watcher, Watchers
+from prowd.runs.observe import RunObserver
 from prowd.runs.summary import weighted_mean
 
-__all__ = ["FOLDER", "Scalars", "TensorBoard", "beside", "load_writer", "write_events"]
+__all__ = ["FOLDER", "Scalars", "TensorBoard", "load_writer", "observe_comparison", "write_events"]
 
 FOLDER = "tensorboard"
 EVENTS = "events.out.tfevents.*"
@@ -47,7 +48,7 @@ def load_writer() -> Any:
     return SummaryWriter
 
 
-class TensorBoard(Watcher):
+class TensorBoard(RunObserver):
     """Writes the rounds that a run has and, as they end, those that it makes.
 
     The event files are always begun anew: those of a resumed run are those of one that was never stopped. They are in
@@ -83,13 +84,13 @@ class TensorBoard(Watcher):
             self.writer.flush()
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
-        """Write the round, for a TensorBoard that looks on to show it at once."""
+        """Write the round, at once, for a TensorBoard that is open."""
         with self._on_the_disk():
             self._add(json.loads(json.dumps(report.line())))
             self.writer.flush()
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the event files."""
         writer, self.writer = self.writer, None
         with self._on_the_disk():
             if writer is not None:
@@ -139,14 +140,21 @@ class Scalars:
         return {} if average is None else {"average": average}
 
 
-@contextmanager
-def beside(watcher: Watcher, board: TensorBoard | None) -> Iterator[Watcher]:
-    """Both in one, if there is a board, which is closed however the run ends."""
-    try:
-        yield watcher if board is None else Watchers(watcher, board)
-    finally:
-        if board is not None:
-            board.close()
+def observe_comparison(plan: Plan) -> Callable[[Path], TensorBoard]:
+    """Write the event files of a comparison's finished runs; what is returned observes each run that is left."""
+    for run in plan.runs:
+        if run.is_finished:
+            write_events(run.config, run.path, _folder(run.path))
+    return _observer
+
+
+def _observer(path: Path) -> TensorBoard:
+    return TensorBoard(_folder(path))
+
+
+def _folder(path: Path) -> Path:
+    """One place for all runs of a comparison, so that TensorBoard shows them together by their names."""
+    return path.parent / FOLDER / path.name
 
 
 def write_events(config: RunConfig, path: Path, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""How rounds become scalars, and how watchers share a run; the files themselves are read back in tests/e2e."""
+"""How rounds become scalars, and how observers share a run; the files themselves are read back in tests/e2e."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from prowd.config.schema import RunConfig
 from prowd.errors import ProwdError, RunError
 from prowd.federation.report import Absence, RoundReport
 from prowd.methods import ServerState
-from prowd.runs.observe import Watchers
-from prowd.runs.run import Watcher
-from prowd.runs.tensorboard import CHARTS, SECTIONS, Scalars, TensorBoard, beside, load_writer, write_events
+from prowd.runs.observe import Observers, RunObserver
+from prowd.views.tensorboard import CHARTS, SECTIONS, Scalars, TensorBoard, load_writer, write_events
 from tests.runs import ask
 
 STATE = ServerState(1, {})
@@ -127,7 +126,7 @@ def test_a_method_of_ones_own_may_note_what_it_likes() -> None:
     }
 
 
-class Diary(Watcher):
+class Diary(RunObserver):
     """Writes down what it is told, and adds a remark."""
 
     def __init__(self, name: str, told: list[tuple[str, ...]]) -> None:
@@ -146,40 +145,30 @@ class Diary(Watcher):
         self.told.append((self.name, "finished", str(report.round)))
 
 
-def tell(watcher: Watcher) -> None:
-    watcher.began(RunConfig(), None, Path("run"), 0)  # type: ignore[arg-type]
-    watcher.replied(1, 2, 3)
-    watcher.finished(report(), STATE)
+def tell(observer: RunObserver) -> None:
+    observer.began(RunConfig(), None, Path("run"), 0)  # type: ignore[arg-type]
+    observer.replied(1, 2, 3)
+    observer.finished(report(), STATE)
 
 
-def test_several_watchers_are_told_everything_in_their_order() -> None:
+def test_several_observers_are_notified_of_everything_in_their_order() -> None:
     told: list[tuple[str, ...]] = []
-    both = Watchers(Diary("a", told), Diary("b", told))
+    both = Observers(Diary("a", told), Diary("b", told))
     tell(both)
     events = (("began", "run", "0"), ("replied", "1 2 3"), ("finished", "1"))
     assert told == [(name, *event) for event in events for name in ("a", "b")]
     assert both.remarks(report(5)) == {"a": 5, "b": 5}
 
 
-def test_a_watcher_without_a_board_stays_alone() -> None:
-    alone = Watcher()
-    with beside(alone, None) as watcher:
-        assert watcher is alone
-
-
-def test_a_board_is_closed_however_a_run_ends(tmp_path: Path) -> None:
-    board = TensorBoard(tmp_path / "board")
-
-    class Impatient(Watcher):
-        def finished(self, report: RoundReport, state: ServerState) -> None:
-            assert board.writer is not None
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), beside(Impatient(), board) as watcher:
-        tell(watcher)
-    assert board.writer is None
-    board.close()
-    assert len(list((tmp_path / "board").iterdir())) == 1
+def test_observers_are_all_closed(tmp_path: Path) -> None:
+    boards = [TensorBoard(tmp_path / name) for name in "ab"]
+    both = Observers(*boards)
+    tell(both)
+    assert all(board.writer is not None for board in boards)
+    both.close()
+    assert all(board.writer is None for board in boards)
+    both.close()
+    assert len(list((tmp_path / "a").iterdir())) == 1
 
 
 def test_event_files_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
