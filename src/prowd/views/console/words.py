@@ -1,19 +1,17 @@
-"""Formats of numbers, lines and tables in a terminal, and the progress bar of a download."""
+"""Formats of numbers and lines in a terminal, the time that is left, and the progress bar of a download."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from prowd.data import Progress as DownloadProgress
 
-__all__ = ["compact_table", "download_bar", "duration", "narrow", "percent", "say", "size"]
+__all__ = ["Clock", "download_bar", "duration", "percent", "say", "size"]
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -42,19 +40,18 @@ def say(console: Console, text: str, style: str | None = None) -> None:
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def compact_table(*headings: str, title: str | None = None) -> Table:
-    """A table of figures by method that fits 80 columns."""
-    shown = None if title is None else Text(title)
-    table = Table(title=shown, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("method", no_wrap=True)
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    return table
+class Clock:
+    """The time that is left of some rounds, at the pace of those that were made since it was started."""
 
+    def __init__(self, rounds: int, skipped: float) -> None:
+        self.rounds, self.skipped, self.began_at = rounds, skipped, time.perf_counter()
 
-def narrow(interval: str) -> str:
-    """An interval without its blank: a name of 24 letters and four such figures fit into 80 columns."""
-    return interval.replace(" ± ", " ±")
+    def left(self, done: float) -> str:
+        """What is left after so many rounds; those that were skipped tell nothing of the pace."""
+        made = done - self.skipped
+        if made <= 0:
+            return ""
+        return f"{duration((time.perf_counter() - self.began_at) / made * (self.rounds - done))} left"
 
 
 @contextmanager

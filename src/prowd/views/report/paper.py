@@ -8,18 +8,13 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
 
-__all__ = ["AVERAGE", "GAP", "Note", "PaperTable", "Printed", "load", "tables_for"]
+from prowd.comparison import Estimate
+
+__all__ = ["AVERAGE", "GAP", "Note", "PaperTable", "load", "tables_for"]
 
 Kind = Literal["sum", "again", "best", "words"]
 GAP, AVERAGE = "gap", "average"  # the columns besides those of the widths
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A number as the paper prints it, in percent, and what stands behind its ±, if anything does."""
-
-    value: float
-    half: float | None
+RUNS = 3  # behind every printed number
 
 
 @dataclass(frozen=True)
@@ -41,13 +36,8 @@ class PaperTable:
     clients: Mapping[str, int]
     uplink: str
     spread: str
-    methods: Mapping[str, Mapping[str, Printed]]
+    methods: Mapping[str, Mapping[str, Estimate]]
     notes: tuple[Note, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The widths, low ones first, the gap where the table has one, and the average."""
-        return tuple(next(iter(self.methods.values())))
 
     def is_of(self, counts: Mapping[str, int]) -> bool:
         """Whether a federation of so many clients of each width has the table's mix."""
@@ -85,8 +75,9 @@ def _table(name: str, values: Mapping[str, Any]) -> PaperTable:
     return PaperTable(**{**values, "name": name, "methods": rows, "notes": notes})
 
 
-def _printed(cell: float | list[float]) -> Printed:
-    return Printed(*cell) if isinstance(cell, list) else Printed(cell, None)
+def _printed(cell: float | list[float]) -> Estimate:
+    mean, half = cell if isinstance(cell, list) else (cell, None)
+    return Estimate(mean, half, RUNS)
 
 
 def _note(kind: Kind, text: str, cells: Iterable[str] = ()) -> Note:

@@ -33,16 +33,13 @@ class Report:
     page: Path
     files: Sequence[Path]
     groups: Sequence[Group]
-    beside: Sequence[Beside]
     problems: Sequence[str]
 
 
 def make_report(folders: Sequence[Path], out: Path, *, files: bool = True) -> Report:
     """Read all runs in some folders and write their report to ``out``: the page, and figures and tables as files."""
     groups, problems = gather(folders)
-    beside = {number: _beside(group) for number, group in enumerate(groups)}
     sections: list[Section] = []
-    written: dict[int, list[Path]] = {}
     tabled: list[Path] = []
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -50,16 +47,16 @@ def make_report(folders: Sequence[Path], out: Path, *, files: bool = True) -> Re
         with styled(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters of which PNG shows boxes only
             for number, group in enumerate(groups):
-                sections.append(Section(group, _parts(group), beside[number]))
                 name = _file_name(f"{number + 1}-{group.title}") if len(groups) > 1 else ""
-                if files:
-                    written |= _save_figures(sections[-1], out / "figures" / name)
-                    tabled += _save_tables(beside[number], out / "tables" / name)
-            atomic_write(out / PAGE, render(sections, problems, written, out).encode(errors="replace"))
+                parts, beside = _parts(group), _beside(group)
+                saved = _save_figures(parts, out / "figures" / name) if files else {}
+                tabled += _save_tables(beside, out / "tables" / name) if files else []
+                sections.append(Section(group, parts, beside, saved))
+            atomic_write(out / PAGE, render(sections, problems, out).encode(errors="replace"))
     except OSError as error:
         raise RunError(f"the report cannot be written to {out}: {error}; name another --out") from error
-    paths = [path for found in written.values() for path in found]
-    return Report(out / PAGE, [*paths, *tabled], groups, [one for found in beside.values() for one in found], problems)
+    drawn = [path for section in sections for paths in section.files.values() for path in paths]
+    return Report(out / PAGE, [*drawn, *tabled], groups, problems)
 
 
 def _remove_former(out: Path) -> None:
@@ -75,11 +72,10 @@ def _beside(group: Group) -> list[Beside]:
     config = group.first.config
     if config.get("data") != "cifar10" or config.get("validation") or not group.is_finished:
         return []
-    rows = tabulate(group.outcomes, "fedavg")
-    found = tables_for(group.first.mix, [row.method for row in rows])
+    rows = tabulate(group.outcomes, tables.BASELINE)
     return [
-        tables.beside(table, rows, notes=_unlike(table.preset, config))
-        for table in found
+        tables.beside(table, rows, _unlike(table.preset, config))
+        for table in tables_for(group.first.mix, [row.method for row in rows])
         if table.uplink == config.get("uplink", "ternary")
     ]
 
@@ -98,10 +94,7 @@ def _parts(group: Group) -> list[Part]:
     """The chapters of a group."""
     accuracy = [charts.accuracy_curves(group, against) for against in ("rounds", "megabytes")]
     parts = [Part("Accuracy", drawings=_there(accuracy))] if any(accuracy) else []
-    parts.append(Part("Bytes per client", tables=[cells.traffic(group)]))
-    parts.append(_missing_clients(group))
-    shown = _there([weights.histograms(group), weights.blocks(group), weights.distances(group)])
-    return [*parts, Part("Weights", _missing(group, shown), shown)]
+    return [*parts, Part("Bytes per client", tables=[cells.traffic(group)]), _missing_clients(group), _weights(group)]
 
 
 def _missing_clients(group: Group) -> Part:
@@ -111,8 +104,6 @@ def _missing_clients(group: Group) -> Part:
     texts = [f"{count} of {asked} times a client that was asked for its work was lost or its update refused."]
     if not count:
         texts = [f"Every client that was asked ({asked} times in all) took part: none was lost, none was refused."]
-    if not asked:
-        texts = ["No client has been asked yet."]
     if retried:
         texts.append(f"In attempts at rounds that were then tried again, {retried} more were missing.")
     return Part("Missing clients", texts, tables=[table] if table.rows else [])
@@ -123,31 +114,31 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^\w .+()-]", "_", text, flags=re.ASCII)[:100].rstrip(" .")
 
 
-def _missing(group: Group, shown: Sequence[Drawing]) -> list[str]:
-    """Which figures of the weights there are not, and why."""
-    names = {drawing.name for drawing in shown}
+def _weights(group: Group) -> Part:
+    """The figures of the weights; and why some of them are not there."""
+    spread, lifted, apart = weights.histograms(group), weights.blocks(group), weights.distances(group)
     texts = weights.unreadable(group)
     records = [records[0] for records in group.shown.values()]
-    if "fig2-weights" not in names and not texts:
+    if spread is None and not texts:
         none = records and all(record.config.get("snapshots") == "none" for record in records)
         texts.append(f"No samples of weights were kept{': snapshots = none' if none else ''}.")
-    elif "fig7-distances" not in names and any((record.path / "devices.json").exists() for record in records):
+    elif apart is None and any((record.path / "devices.json").exists() for record in records):
         texts.append("The weights of real devices stay there: there are no distances between clients.")
-    return texts
+    return Part("Weights", texts, _there([spread, lifted, apart]))
 
 
 def _there(drawings: Sequence[Drawing | None]) -> list[Drawing]:
     return [drawing for drawing in drawings if drawing is not None]
 
 
-def _save_figures(section: Section, folder: Path) -> dict[int, list[Path]]:
-    """The files of each drawing, by its ``id``."""
+def _save_figures(parts: Sequence[Part], folder: Path) -> dict[str, list[Path]]:
+    """The files of each drawing, by its name."""
     folder.mkdir(parents=True, exist_ok=True)
-    return {id(drawing): save(drawing, folder) for part in section.parts for drawing in part.drawings}
+    return {drawing.name: save(drawing, folder) for part in parts for drawing in part.drawings}
 
 
 def _save_tables(found: Sequence[Beside], folder: Path) -> list[Path]:
-    """The paper's tables beside ours, as Markdown, CSV and LaTeX."""
+    """The paper's tables with our numbers, as Markdown, CSV and LaTeX."""
     paths: list[Path] = []
     for both in found:
         folder.mkdir(parents=True, exist_ok=True)
