@@ -114,7 +114,7 @@ def absences(group: Group) -> tuple[PageTable, int, int]:
 
 
 def settings(group: Group) -> PageTable:
-    """The settings that are not at their defaults, and those of the methods, where their defaults are known."""
+    """The settings and the options of each method that are not at their defaults, as far as these are known."""
     config = group.first.config
     defaults = flat(RunConfig.model_construct().model_dump(mode="json", exclude={"options"}))
     varied = {key for key in FREE if any(one.config.get(key) != config.get(key) for one in group.records)}
@@ -126,7 +126,7 @@ def settings(group: Group) -> PageTable:
     for label, records in group.runs.items():
         options = records[0].config.get("options")
         usual = default_options(records[0].method)
-        if isinstance(options, Mapping) and usual:
+        if isinstance(options, Mapping):
             changed = {name: value for name, value in flat(options).items() if usual.get(name) != value}
             shown |= {f"options.{name} of {label}": value for name, value in changed.items()}
     rows = [
