@@ -103,13 +103,6 @@ def test_of_twins_the_one_that_has_come_farthest_is_kept(tmp_path: Path) -> None
     assert sorted(Path(problem.split()[0]).name for problem in problems) == ["a", "b", "d"]
 
 
-def test_the_same_folder_given_twice_is_one(tmp_path: Path) -> None:
-    write(tmp_path / "set" / "a", lines(0.5))
-    (tmp_path / "link").symlink_to(tmp_path / "set")
-    group = only_group(tmp_path / "set", tmp_path / "set" / "a", tmp_path / "link")
-    assert [record.path for record in group.records] == [tmp_path / "set" / "a"]
-
-
 # Whom they are compared with
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from prowd.views.report import make_report, verdict
-from prowd.views.report.style import INK, LINES, PALETTE
 
 from .directories import SESSION, absent, keep_clients, line, lines, only_group, spread, write, write_plan
 
@@ -122,16 +121,6 @@ def test_every_name_is_there_once_and_every_reference_leads_somewhere(page: Page
     assert wanted - set(page.ids) == set()
     assert sum(name.startswith("f0-") for name in page.ids) > 3
     assert {"g1", "g2"} <= wanted
-
-
-def test_the_colours_of_figures_are_those_of_the_page(page: Page) -> None:
-    inside = " ".join(value for _, found in page.tags for name, value in found.items() if name in ("style", "fill"))
-    assert [colour for colour in (INK, LINES, *PALETTE) if colour in inside] == []
-    variables = set(re.findall(r"var\((--[\w-]+)\)", inside))
-    assert {"--ink", "--line", "--c0", "--c1"} <= variables
-    (style,) = [data for kind, data in page.texts if kind == "style"]
-    assert all(f"{name}:" in style for name in variables)
-    assert "font-family" not in inside
 
 
 def test_what_is_left_out_or_incomplete_is_said(page: Page) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -76,18 +75,6 @@ def test_histograms_count_the_weights_of_each_width_and_of_the_server(tmp_path: 
         "float32 clients": {0.125: 0.75, 1.0: 0.25},
         "server": {-0.5: 0.5, 0.5: 0.5},
     }
-
-
-def test_fixed_point_weights_fall_into_the_middle_of_bins(tmp_path: Path) -> None:
-    """Every code of Int5 has a bin of its own, of Int8 eight have one; none lies on an edge."""
-    path = write(tmp_path / "a", lines(0.1), clients="int5:1, int8:1")
-    for client, bits in enumerate((5, 8)):
-        codes = torch.arange(-(2 ** (bits - 1)) + 1, 2 ** (bits - 1)) / 2 ** (bits - 1)
-        keep_clients(path, 1, {client: (f"int{bits}", {"conv": codes.reshape(-1, 1, 1, 1)})})
-    found = outlines(panels(weights.histograms(only_group(path)))["fedavg, round 1"])
-    assert {round(share * 31) for share in found["int5 clients"].values()} == {1}
-    shares = Counter(round(share * 255) for share in found["int8 clients"].values())
-    assert shares == {8: 31, 4: 1, 3: 1}, "the outermost bins are half beyond ±1"
 
 
 def test_weights_that_are_no_numbers_are_neither_counted_nor_an_error(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import re
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import prowd
 from prowd.errors import RunError
 from prowd.methods import METHODS
 from prowd.numbers.bits import parse_mix
@@ -32,7 +30,6 @@ from .directories import (
     quick_report,
     spread,
     write,
-    write_plan,
 )
 
 HALVES = "int8:5, float32:5"
@@ -211,39 +208,12 @@ def test_an_older_run_without_anything_new(tmp_path: Path) -> None:
     assert "60.00 %" in shown
 
 
-def test_beside_a_run_that_cannot_be_read_the_others_are_shown(tmp_path: Path) -> None:
-    write(tmp_path / "a", lines(0.5))
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "config.toml").write_bytes(b"\xff")
-    write_plan(tmp_path, "fedavg", {"c": "its process ended (exit code -9)"})
-    report = quick_report([tmp_path], tmp_path / "out")
-    assert len(report.problems) == 2
-    shown = text_of(report)
-    assert "c failed: its process ended (exit code -9)" in shown
-    assert "b/config.toml cannot be read" in shown
-
-
 @pytest.mark.parametrize(
     "settings", [{"options": "all"}, {"options": [1]}, {"lowbit": 3}, {"clients": 5}, {"data": []}]
 )
 def test_settings_of_another_kind(settings: dict[str, Any], tmp_path: Path) -> None:
     write(tmp_path / "a", lines(0.5), **settings)
     assert "50.00 %" in text_of(quick_report([tmp_path], tmp_path / "out"))
-
-
-# Who draws
-
-
-def test_nobody_else_imports_the_plotting_library() -> None:
-    source = Path(prowd.__file__).parent
-    drawing: set[tuple[str, ...]] = set()
-    for path in source.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-            if any(name.partition(".")[0] in ("matplotlib", "mpl_toolkits") for name in names):
-                drawing.add(path.relative_to(source).parts[:2])
-    assert drawing == {("views", "report")}
 
 
 # Errors
