@@ -63,11 +63,6 @@ def test_the_page_says_what_the_summary_says(real: tuple[Path, str]) -> None:
 # Where it goes
 
 
-def test_from_within_a_run(tmp_path: Path) -> None:
-    done = ask("report", ".", cwd=begun(tmp_path / "a"))
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "report: report/index.html")
-
-
 def test_of_several_folders_it_goes_here_and_shows_them_all(tmp_path: Path) -> None:
     begun(tmp_path / "a", name="first")
     begun(tmp_path / "b" / "c", name="second", steps=3)

@@ -71,7 +71,7 @@ class TensorBoard(RunObserver):
                 old.unlink()
             self.writer = self.make_writer(str(self.folder))
             self.writer.add_text("configuration", textwrap.indent(config.toml(), "    "), 0)
-            charts = {section: ["Multiline", [f"{section}/.*"]] for section in SECTIONS}
+            charts = {section: ["Multiline", [f"{section}/.*"]] for section in SECTIONS if section != "round"}
             self.writer.add_custom_scalars({"by section": charts})
             for line in lines:
                 self._add(line)

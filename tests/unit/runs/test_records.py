@@ -248,6 +248,8 @@ def test_rounds_end_where_damage_begins(text: bytes, tmp_path: Path) -> None:
         ({"accuracy": {"trained": {"int8": "good"}}}, "accuracy.trained.int8"),
         ({"bytes": {"up": {"int8": -1}, "down": {}}}, "bytes.up.int8"),
         ({"bytes": {"up": {"int8": 1.5}, "down": {}}}, "bytes.up.int8"),
+        ({"bytes": {"up": {"int8": 10**400}, "down": {}}}, "bytes.up.int8"),
+        ({"clients": {"asked": 10**4000}}, "clients.asked"),
         ({"bytes": {"up": {}}}, "bytes.down"),
         ({"bytes": {"up": {}, "down": {}, "clients": {"x": [1, 2]}}}, "bytes.clients.x"),
         ({"bytes": {"up": {}, "down": {}, "clients": {"0": [1]}}}, "bytes.clients.0"),

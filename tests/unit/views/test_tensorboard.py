@@ -11,16 +11,17 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
 
 from prowd.config.schema import RunConfig
-from prowd.errors import ProwdError, RunError
+from prowd.errors import RunError
 from prowd.federation.report import Absence, RoundReport
 from prowd.methods import ServerState
 from prowd.runs.observe import Observers, RunObserver
-from prowd.views.tensorboard import SECTIONS, Scalars, TensorBoard, load_writer, write_events
+from prowd.views.tensorboard import SECTIONS, Scalars, TensorBoard, write_events
 from tests.runs import ask
 
 STATE = ServerState(1, {})
@@ -52,7 +53,8 @@ def notes(found: Mapping[Any, Any]) -> dict[str, float]:
 
 
 def test_a_round_becomes_scalars_in_sections() -> None:
-    (found,) = scalars(report())
+    found, second = scalars(report(), report(2))
+    assert second["megabytes so far/up"] == pytest.approx(0.001), "of both rounds"
     expected = {
         "accuracy after training/int8": 0.5,
         "accuracy after training/average": 0.5625,
@@ -68,12 +70,6 @@ def test_a_round_becomes_scalars_in_sections() -> None:
 
 def test_every_section_is_known() -> None:
     assert {tag.partition("/")[0] for tag in scalars(report())[0]} == set(SECTIONS)
-
-
-def test_traffic_adds_up() -> None:
-    found = scalars(report(), report(2))
-    assert [round(one["megabytes so far/up"] * 1e6) for one in found] == [500, 1000]
-    assert [one["bytes up/int8"] for one in found] == [100, 100]
 
 
 def test_the_average_takes_the_last_accuracy_of_every_width() -> None:
@@ -115,45 +111,15 @@ def test_a_method_of_ones_own_may_note_what_it_likes() -> None:
     }
 
 
-class Diary(RunObserver):
-    """Writes down what it is told, and adds a remark."""
-
-    def __init__(self, name: str, told: list[tuple[str, ...]]) -> None:
-        self.name, self.told = name, told
-
-    def began(self, config: RunConfig, federation: Any, path: Path, done: int) -> None:
-        self.told.append((self.name, "began", str(path), str(done)))
-
-    def remarks(self, report: RoundReport) -> Mapping[str, Any]:
-        return {self.name: report.round}
-
-    def finished(self, report: RoundReport, state: ServerState) -> None:
-        self.told.append((self.name, "finished", str(report.round)))
-
-
-def tell(observer: RunObserver) -> None:
-    observer.began(RunConfig(), None, Path("run"), 0)  # type: ignore[arg-type]
-    observer.finished(report(), STATE)
-
-
-def test_several_observers_are_notified_of_everything_in_their_order() -> None:
-    told: list[tuple[str, ...]] = []
-    both = Observers(Diary("a", told), Diary("b", told))
-    tell(both)
-    events = (("began", "run", "0"), ("finished", "1"))
-    assert told == [(name, *event) for event in events for name in ("a", "b")]
+def test_several_observers_are_notified_of_everything() -> None:
+    observers = [Mock(spec=RunObserver, **{"remarks.return_value": {name: 5}}) for name in "ab"]
+    both = Observers(*observers)
+    both.finished(report(), STATE)
     assert both.remarks(report(5)) == {"a": 5, "b": 5}
-
-
-def test_observers_are_all_closed(tmp_path: Path) -> None:
-    boards = [TensorBoard(tmp_path / name) for name in "ab"]
-    both = Observers(*boards)
-    tell(both)
-    assert all(board.writer is not None for board in boards)
     both.close()
-    assert all(board.writer is None for board in boards)
-    both.close()
-    assert len(list((tmp_path / "a").iterdir())) == 1
+    for observer in observers:
+        observer.finished.assert_called_once_with(report(), STATE)
+        observer.close.assert_called_once_with()
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,19 +149,14 @@ def test_event_files_of_a_finished_run_are_written_once(tmp_path: Path) -> None:
     assert [re.sub(r"\d.*", "", file.name) for file in sorted(board.iterdir())] == ["events.out.tfevents.", "notes.txt"]
 
 
-@pytest.fixture
-def without_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_a_missing_package_is_named_before_anything_is_run(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-
-
-@pytest.mark.usefixtures("without_tensorboard")
-@pytest.mark.parametrize("command", ["run", "compare"])
-def test_a_missing_package_is_named_before_anything_is_run(command: str, tmp_path: Path) -> None:
-    message = "--tensorboard needs tensorboard; install it with: pip install 'prowd[tensorboard]'"
-    with pytest.raises(ProwdError, match=re.escape(message)):
-        load_writer()
     done = ask(command, "quick", "--tensorboard", cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"error: {message}\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install 'prowd[tensorboard]'" in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +49,6 @@ def test_the_headline_of_a_single_run(tmp_path: Path) -> None:
     assert "against" not in " ".join(table.headings)
     assert texts(table) == [["fedavg", "1", "50.00", "50.00", "+0.00", "50.00", "50.00", "4.0 kB", "4.0 kB"]]
     assert "interval" not in table.caption
-
-
-def test_a_width_that_nobody_measured_is_a_dash(tmp_path: Path) -> None:
-    table = cells.headline(only_group(write(tmp_path / "a", [line(1, {"int8": 0.5, "float32": math.nan})])))
-    assert texts(table)[0][2:6] == ["50.00", "–", "–", "50.00"]
 
 
 # Bytes

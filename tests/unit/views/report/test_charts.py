@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,9 @@ from prowd.views.report import charts
 from prowd.views.report.groups import Group
 from prowd.views.report.style import Drawing, look
 
-from .directories import line, lines, only_group, unrendered, write
+from .directories import line, lines, only_group, write
 
-pytestmark = pytest.mark.usefixtures("style")
-
-
-@pytest.fixture
-def style() -> Iterator[None]:
-    """The report's own style; figures are looked at as they are before anything is rendered."""
-    with unrendered():
-        yield
+pytestmark = pytest.mark.usefixtures("unrendered_figures")
 
 
 def panels(drawing: Drawing | None) -> list[Axes]:

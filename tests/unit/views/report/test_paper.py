@@ -28,13 +28,6 @@ AVERAGES = {
 ABLATION = ["fedavg", "prowd-deq", "prowd-swa", "prowd"]
 GROUPED = ["fedgroupedavg", "fedgroupedavg-asymmetric"]
 NINE = ["local", "fedavg", "fedprox", "fedpaq", "fedcom", "fedcomgate", *GROUPED, "prowd"]
-ROWS = {
-    "table1-50-50": NINE,
-    "table1-80-20": NINE,
-    "table2": [method for method in NINE if method != "fedprox"],
-    "table3-50-50": ABLATION,
-    "table3-80-20": ABLATION,
-}
 
 
 def wrong_sums(table: PaperTable) -> Iterator[Cell]:
@@ -65,20 +58,15 @@ def noted(table: PaperTable, kind: str) -> list[Cell]:
 
 def test_the_tables_are_there_in_the_papers_order() -> None:
     assert list(TABLES) == NAMES
-    assert {name: list(table.methods) for name, table in TABLES.items()} == ROWS
     assert {method for table in load() for method in table.methods} == set(METHODS) - {"prowd-plus"}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_row_has_every_column(name: str) -> None:
+def test_the_averages_are_those_of_the_paper_and_no_column_is_missing(name: str) -> None:
     table = TABLES[name]
     gap = [] if name.startswith("table3") else [GAP]
     assert {tuple(row) for row in table.methods.values()} == {(*table.clients, *gap, AVERAGE)}
     assert sum(table.clients.values()) == 100
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_averages_are_those_of_the_paper(name: str) -> None:
     assert [row[AVERAGE].mean for row in TABLES[name].methods.values()] == AVERAGES[name]
 
 
@@ -106,7 +94,6 @@ def test_notes_on_bold_numbers_are_on_some_that_are_not_the_highest(name: str) -
         (["fedavg", "prowd-deq"], ["table3-50-50"]),
         ([*ABLATION, "local"], ["table1-50-50", "table3-50-50"]),
         (["prowd-deq", "fedpaq"], ["table1-50-50", "table3-50-50"]),
-        (["my_own", "fedavg"], ["table1-50-50"]),
         (["my_own"], []),
     ],
 )
@@ -118,11 +105,9 @@ def test_a_table_is_shown_for_what_no_other_shows(methods: list[str], names: lis
     ("clients", "names"),
     [
         ("int8:1,float32:1", ["table1-50-50"]),
-        ("int8:2, float32:4, int8:2", ["table1-50-50"]),
         ("int8:4, float32:1", ["table1-80-20"]),
         ("int8:1, float32:4", []),
         ("int8:79, float32:21", []),
-        ("int8:10", []),
         ("int6:3, int8:3, int12:2, int16:2", ["table2"]),
         ("int6:3, int8:3, int12:2, int16:2, float32:1", []),
     ],
@@ -141,5 +126,3 @@ def test_presets_of_a_table_find_it(preset: str) -> None:
         assert [table.name for table in found] == [name]
         assert list(found[0].methods) == list(methods)
         assert found[0].uplink == settings["uplink"]
-    if name == "multibit":
-        assert found == []

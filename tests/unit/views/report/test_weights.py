@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,16 +21,9 @@ from prowd.views.report import weights
 from prowd.views.report.style import Drawing
 from prowd.views.report.weights import cosine_distances
 
-from .directories import keep_clients, keep_server, lines, only_group, spread, unrendered, write
+from .directories import keep_clients, keep_server, lines, only_group, spread, write
 
-pytestmark = pytest.mark.usefixtures("style")
-
-
-@pytest.fixture
-def style() -> Iterator[None]:
-    """The report's own style; figures are looked at as they are before anything is rendered."""
-    with unrendered():
-        yield
+pytestmark = pytest.mark.usefixtures("unrendered_figures")
 
 
 def panels(drawing: Drawing | None) -> dict[str, Axes]:
@@ -142,34 +134,18 @@ def test_without_a_ladder_blocks_are_numbered(options: object, tmp_path: Path) -
 # Distances
 
 
-def slow_distance(first: Mapping[str, Tensor], second: Mapping[str, Tensor], sizes: Mapping[str, int]) -> float:
-    """1 − cos, entry by entry; an entry of a sample stands for as many as its tensor has to each of its own."""
-    dot = norm = other = 0.0
-    for name, size in sizes.items():
-        ones, twos = first[name].flatten().tolist(), second[name].flatten().tolist()
-        for one, two in zip(ones, twos, strict=True):
-            weight = size / len(ones)
-            dot, norm, other = dot + weight * one * two, norm + weight * one * one, other + weight * two * two
-    return 1 - dot / math.sqrt(norm * other)
-
-
 def snapshots(clients: Sequence[Mapping[str, Tensor]], shapes: Mapping[str, Sequence[int]]) -> list[Snapshot]:
     """Clients with these samples of tensors of these shapes."""
     return [Snapshot(1, values, Bitwidth(32), shapes, number) for number, values in enumerate(clients)]
 
 
-def test_distances_are_those_of_a_slow_oracle() -> None:
-    shapes = {"conv": (8, 2, 3, 3), "fc": (4, 5), "gain": (3,)}
-    sampled = {"conv": 16, "fc": 20, "gain": 3}
-    clients = [
-        {name: spread(seed + 10 * place, (count,)) for place, (name, count) in enumerate(sampled.items())}
-        for seed in range(5)
-    ]
-    found = cosine_distances(snapshots(clients, shapes))
-    assert found.shape == (5, 5)
-    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-    for one, two in itertools.product(range(5), repeat=2):
-        assert found[one, two] == pytest.approx(slow_distance(clients[one], clients[two], sizes), abs=1e-12)
+def test_a_layer_counts_by_its_whole_size() -> None:
+    """Of 144 weights of the convolution 16 are kept: each stands for nine."""
+    clients = [{"conv": spread(seed, (16,)), "fc": spread(seed + 9, (20,))} for seed in range(4)]
+    found = cosine_distances(snapshots(clients, {"conv": (8, 2, 3, 3), "fc": (4, 5)}))
+    whole = torch.stack([torch.cat([one["conv"].repeat(9), one["fc"]]) for one in clients])
+    expected = 1 - torch.cosine_similarity(whole[:, None], whole[None], dim=2)
+    assert found == pytest.approx(expected.numpy(), abs=1e-6)
 
 
 @pytest.mark.parametrize(

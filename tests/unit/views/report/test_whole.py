@@ -17,7 +17,7 @@ from prowd.methods import METHODS
 from prowd.numbers.bits import parse_mix
 from prowd.views.report import Report, make_report, weights, whole
 from prowd.views.report.charts import accuracy_curves
-from prowd.views.report.groups import Group, gather
+from prowd.views.report.groups import gather
 from prowd.views.report.style import Drawing, save, styled
 
 from .directories import (
@@ -33,6 +33,7 @@ from .directories import (
 )
 
 HALVES = "int8:5, float32:5"
+NAMES = ["accuracy-megabytes", "accuracy-rounds", "fig2-weights", "fig6-dequantizer", "fig7-distances"]
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def test_every_figure_is_there_in_every_format(made: Report) -> None:
     out = made.page.parent
     figures = sorted(path.name for path in (out / "figures" / "1-my run+1.5").iterdir())
-    names = [
-        "accuracy-megabytes", "accuracy-rounds", "fig2-weights", "fig6-dequantizer", "fig7-distances",
-    ]  # fmt: skip
-    assert figures == sorted(f"{name}.{kind}" for name in names for kind in ("png", "svg", "pdf"))
+    assert figures == sorted(f"{name}.{kind}" for name in NAMES for kind in ("png", "svg", "pdf"))
     assert sorted(made.files) == sorted(path for path in out.rglob("*") if path.is_file() and path != made.page)
 
 
@@ -103,13 +101,6 @@ def test_the_same_runs_give_the_same_bytes(made: Report, tmp_path: Path) -> None
 # The largest there is
 
 
-def drawings(group: Group) -> dict[str, Drawing]:
-    """All figures of a group, by name."""
-    with styled():
-        parts = whole._parts(group)
-    return {drawing.name: drawing for part in parts for drawing in part.drawings}
-
-
 def sizes(drawing: Drawing) -> list[tuple[float, float]]:
     """How wide and how high each panel is, in inches."""
     wide, high = drawing.figure.get_size_inches()
@@ -135,10 +126,9 @@ def test_all_methods_with_four_widths_and_64_clients_are_drawn(tmp_path: Path) -
     write(runs / "prowd-2", rounds, method="prowd", seed=2, clients=clients)
     group = only_group(runs)
     assert len(group.rows) == len(METHODS) >= 11
-    found = drawings(group)
-    assert sorted(found) == [
-        "accuracy-megabytes", "accuracy-rounds", "fig2-weights", "fig6-dequantizer", "fig7-distances",
-    ]  # fmt: skip
+    with styled():
+        found = {drawing.name: drawing for part in whole._parts(group) for drawing in part.drawings}
+    assert sorted(found) == NAMES
     for name, drawing in found.items():
         assert drawing.figure.get_figwidth() <= 10
         assert min(chain.from_iterable(sizes(drawing))) > 0.5, name
@@ -184,17 +174,6 @@ def test_a_run_on_flower(tmp_path: Path) -> None:
     assert "Every client that was asked (2 times in all) took part" in shown
     assert "The weights of real devices stay there" in shown
     assert "No samples of weights" not in shown
-
-
-def test_a_method_and_data_of_ones_own(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "a", lines(0.5), method="/home/me/own.py:Mine", data="/home/me/very.npz", method_sha256="ab"
-    )
-    report = quick_report([path], tmp_path / "out")
-    assert list(report.groups[0].runs) == ["mine"]
-    shown = text_of(report)
-    assert "mine: 50.00 %" in shown
-    assert "very.npz, clients:" in shown
 
 
 def test_an_older_run_without_anything_new(tmp_path: Path) -> None:
