@@ -15,7 +15,7 @@ from rich.console import Console
 from prowd.cli.main import main
 from prowd.errors import ProwdError
 
-__all__ = ["check_report", "closing_page", "open_option", "report", "report_option"]
+__all__ = ["check_report", "open_option", "report", "report_option", "show_results"]
 
 log = logging.getLogger(__name__)
 EXTRA = "pip install 'prowd[report]'"
@@ -91,12 +91,21 @@ def check_extra() -> None:
         raise ProwdError(f"a report needs {missing[0]}; install it with: {EXTRA}")
 
 
-def closing_page(console: Console, folder: Path, wanted: bool, opens: bool) -> None:
-    """Write the page of a run or a comparison that has just ended, where the extra is installed."""
+def show_results(console: Console, folder: Path, reports: bool, opens: bool, tensorboard: bool) -> None:
+    """End a run or a comparison with its page, and with the command that shows its event files."""
+    from prowd.views.console import say
+    from prowd.views.tensorboard import FOLDER
+
+    if reports:
+        _write_page(console, folder, opens)
+    if tensorboard:
+        say(console, shlex.join(["tensorboard", "--logdir", str(folder / FOLDER)]))
+
+
+def _write_page(console: Console, folder: Path, opens: bool) -> None:
+    """Write the page where the extra is installed; without it, say how to get one."""
     from prowd.views.console import say
 
-    if not wanted:
-        return
     try:
         check_extra()
     except ProwdError:
