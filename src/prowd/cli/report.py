@@ -48,7 +48,7 @@ def report(folders: Sequence[Path], out: Path | None, page_only: bool, opens: bo
       index.html        everything on one page that needs no network: tables with confidence intervals, accuracy
                         against rounds and megabytes, bytes per client, lost and refused clients, provenance
       figures/          the same figures, and the paper's, as PNG, SVG and PDF
-      tables/           the paper's tables beside ours, as Markdown, CSV and LaTeX (runs on CIFAR-10 with the
+      tables/           the paper's tables with ours, as Markdown, CSV and LaTeX (runs on CIFAR-10 with the
                         clients of a printed table)
 
     Runs of the same federation are set side by side, with confidence intervals over their seeds, however they were

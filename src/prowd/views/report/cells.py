@@ -11,7 +11,7 @@ from prowd.config.schema import RunConfig
 from prowd.config.tables import flat
 from prowd.runs.read import Record
 from prowd.views.report.groups import FREE, OWN, Group, default_options
-from prowd.views.report.tables import Beside, shown
+from prowd.views.report.tables import PaperComparison, shown
 
 __all__ = ["PageTable", "absences", "bytes_a_client", "headline", "printed", "provenance", "settings", "traffic"]
 
@@ -58,7 +58,7 @@ def headline(group: Group) -> PageTable:
     return PageTable(f"{caption}. Traffic of all clients.", headings, rows, range(1, len(headings)))
 
 
-def printed(both: Beside) -> PageTable:
+def printed(both: PaperComparison) -> PageTable:
     """A table of the paper and our numbers."""
     headings, *rows = shown(both)
     return PageTable(both.caption, headings, rows, range(1, len(headings)))

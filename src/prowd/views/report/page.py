@@ -19,7 +19,7 @@ from prowd.views.report import cells
 from prowd.views.report.cells import PageTable
 from prowd.views.report.groups import Group
 from prowd.views.report.style import Drawing, inline_svg
-from prowd.views.report.tables import Beside
+from prowd.views.report.tables import PaperComparison
 
 __all__ = ["Part", "Section", "render", "verdict"]
 
@@ -40,7 +40,7 @@ class Section:
 
     group: Group
     parts: Sequence[Part]
-    beside: Sequence[Beside]
+    printed: Sequence[PaperComparison]
     files: Mapping[str, Sequence[Path]]
 
 

@@ -54,7 +54,7 @@ def load() -> tuple[PaperTable, ...]:
 
 
 def tables_for(clients: Mapping[str, int], methods: Iterable[str]) -> list[PaperTable]:
-    """The tables to set beside runs of these methods in a federation with so many clients of each width.
+    """The tables to show with runs of these methods in a federation with so many clients of each width.
 
     A table is left out if another has all that it would show and more, or comes first: ProWD and FedAvg alone make a
     Table 1, together with ProWD's parts a Table 3.

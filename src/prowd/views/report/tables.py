@@ -1,4 +1,4 @@
-"""The paper's tables with our numbers beside the printed ones, as Markdown, CSV and LaTeX."""
+"""The paper's tables with our numbers next to the printed ones, as Markdown, CSV and LaTeX."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prowd.comparison import formats as as_text
 from prowd.comparison.formats import Cells, count_seeds, interval, interval_latex, starred
 from prowd.views.report.paper import AVERAGE, GAP, PaperTable
 
-__all__ = ["BASELINE", "Beside", "Line", "beside", "csv", "latex", "markdown", "shown"]
+__all__ = ["BASELINE", "Line", "PaperComparison", "compare_with_paper", "csv", "latex", "markdown", "shown"]
 
 BASELINE = "fedavg"  # every printed table has it
 GAIN, OFF = f"gain over {BASELINE}", "difference in gain"
@@ -31,7 +31,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Beside:
+class PaperComparison:
     """A printed table with our numbers: a line for each method that both have, in the paper's order."""
 
     table: PaperTable
@@ -49,14 +49,14 @@ class Beside:
         )
 
 
-def beside(table: PaperTable, rows: Sequence[Row], notes: Sequence[str] = ()) -> Beside:
-    """Set the rows of a comparison, whose differences are to the baseline, beside a printed table."""
+def compare_with_paper(table: PaperTable, rows: Sequence[Row], notes: Sequence[str] = ()) -> PaperComparison:
+    """Set the rows of a comparison, whose differences are to the baseline, next to a printed table."""
     ours = {row.method: row for row in rows}
     lines = [_line(table, ours[method], BASELINE in ours) for method in table.methods if method in ours]
-    return Beside(table, lines, [*notes, *_notes(table, ours)])
+    return PaperComparison(table, lines, [*notes, *_notes(table, ours)])
 
 
-def shown(both: Beside, show: Callable[..., str] = interval) -> Cells:
+def shown(both: PaperComparison, show: Callable[..., str] = interval) -> Cells:
     """The table as text, its header first."""
     headings = list(both.lines[0].values) if both.lines else []
     body = [
@@ -65,19 +65,19 @@ def shown(both: Beside, show: Callable[..., str] = interval) -> Cells:
     return [["method", *headings], *body]
 
 
-def markdown(both: Beside) -> str:
+def markdown(both: PaperComparison) -> str:
     """The table for a README, and the notes as a list."""
     notes = "".join(f"- {note}\n" for note in both.notes)
     return as_text.to_markdown(shown(both)) + f"\n{both.caption}\n" + (f"\n{notes}" if notes else "")
 
 
-def latex(both: Beside) -> str:
+def latex(both: PaperComparison) -> str:
     """The table for a paper, caption and notes as comments above it; needs booktabs."""
     comments = "".join(f"% {text}\n" for text in (both.caption, *both.notes))
     return comments + as_text.to_latex(shown(both, interval_latex))
 
 
-def csv(both: Beside) -> str:
+def csv(both: PaperComparison) -> str:
     """The table for a spreadsheet: every number and every ± in a column of its own."""
     (_, *headings), *_ = shown(both)
     lines: list[list[object]] = [["method", "seeds", *(part for name in headings for part in (name, f"{name} ±"))]]

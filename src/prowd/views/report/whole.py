@@ -19,7 +19,7 @@ from prowd.views.report.groups import Group, gather
 from prowd.views.report.page import Part, Section, render
 from prowd.views.report.paper import tables_for
 from prowd.views.report.style import Drawing, save, styled
-from prowd.views.report.tables import Beside
+from prowd.views.report.tables import PaperComparison
 
 __all__ = ["Report", "make_report"]
 
@@ -48,10 +48,10 @@ def make_report(folders: Sequence[Path], out: Path, *, files: bool = True) -> Re
             warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters of which PNG shows boxes only
             for number, group in enumerate(groups):
                 name = _file_name(f"{number + 1}-{group.title}") if len(groups) > 1 else ""
-                parts, beside = _parts(group), _beside(group)
+                parts, printed = _parts(group), _printed_tables(group)
                 saved = _save_figures(parts, out / "figures" / name) if files else {}
-                tabled += _save_tables(beside, out / "tables" / name) if files else []
-                sections.append(Section(group, parts, beside, saved))
+                tabled += _save_tables(printed, out / "tables" / name) if files else []
+                sections.append(Section(group, parts, printed, saved))
             atomic_write(out / PAGE, render(sections, problems, out).encode(errors="replace"))
     except OSError as error:
         raise RunError(f"the report cannot be written to {out}: {error}; name another --out") from error
@@ -67,14 +67,14 @@ def _remove_former(out: Path) -> None:
             shutil.rmtree(out / folder, ignore_errors=True)
 
 
-def _beside(group: Group) -> list[Beside]:
+def _printed_tables(group: Group) -> list[PaperComparison]:
     """The paper's tables of the same federation, if it is on the paper's data."""
     config = group.first.config
     if config.get("data") != "cifar10" or config.get("validation") or not group.is_finished:
         return []
     rows = tabulate(group.outcomes, tables.BASELINE)
     return [
-        tables.beside(table, rows, _unlike(table.preset, config))
+        tables.compare_with_paper(table, rows, _unlike(table.preset, config))
         for table in tables_for(group.first.mix, [row.method for row in rows])
         if table.uplink == config.get("uplink", "ternary")
     ]
@@ -137,7 +137,7 @@ def _save_figures(parts: Sequence[Part], folder: Path) -> dict[str, list[Path]]:
     return {drawing.name: save(drawing, folder) for part in parts for drawing in part.drawings}
 
 
-def _save_tables(found: Sequence[Beside], folder: Path) -> list[Path]:
+def _save_tables(found: Sequence[PaperComparison], folder: Path) -> list[Path]:
     """The paper's tables with our numbers, as Markdown, CSV and LaTeX."""
     paths: list[Path] = []
     for both in found:

@@ -1,4 +1,4 @@
-"""Our numbers beside the paper's, as people, spreadsheets and LaTeX read them."""
+"""Our numbers next to the paper's, as people, spreadsheets and LaTeX read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from prowd.comparison import Outcome, Row, tabulate
 from prowd.views.report import tables
 from prowd.views.report.paper import AVERAGE, PaperTable, load
-from prowd.views.report.tables import Beside, beside
+from prowd.views.report.tables import PaperComparison, compare_with_paper
 
 PAPER = {table.name: table for table in load()}
 LEFT, FOUR = PAPER["table1-50-50"], PAPER["table2"]
@@ -32,7 +32,7 @@ OUTCOMES = [
     outcome("fedavg", 0, 39.0, 41.0),
     outcome("fedavg", 1, 39.0, 43.0),
 ]
-BOTH = beside(LEFT, tabulate(OUTCOMES))
+BOTH = compare_with_paper(LEFT, tabulate(OUTCOMES))
 
 
 def full(table: PaperTable, spread: float) -> list[Row]:
@@ -46,7 +46,7 @@ def full(table: PaperTable, spread: float) -> list[Row]:
     return tabulate(outcomes)
 
 
-def read_csv(both: Beside) -> list[dict[str, str]]:
+def read_csv(both: PaperComparison) -> list[dict[str, str]]:
     reader = csv.DictReader(io.StringIO(tables.csv(both)), strict=True)
     lines = list(reader)
     assert reader.fieldnames is not None
@@ -55,7 +55,7 @@ def read_csv(both: Beside) -> list[dict[str, str]]:
     return lines
 
 
-def cells(both: Beside) -> dict[str, dict[str, str]]:
+def cells(both: PaperComparison) -> dict[str, dict[str, str]]:
     """The table as it is read, by method and heading."""
     headings, *rows = tables.shown(both)
     return {row[0]: dict(zip(headings, row, strict=True)) for row in rows}
@@ -83,7 +83,7 @@ def test_our_numbers_beside_the_printed_ones() -> None:
 
 def test_a_star_where_the_interval_excludes_zero() -> None:
     # prowd's gains: 7.87, 7.97, 8.07, so 7.97 ± 4.3027·0.1/√3 = 0.25; √(0.25² + 0.22² + 0.36²) = 0.49.
-    found = list(cells(beside(LEFT, full(LEFT, 0.1)))["prowd"].values())
+    found = list(cells(compare_with_paper(LEFT, full(LEFT, 0.1)))["prowd"].values())
     assert found[-3:] == ["+7.97 ± 0.25 *", "+7.87 ± 0.42 *", "+0.10 ± 0.49"]
 
 
@@ -91,25 +91,25 @@ def test_what_is_not_beside_anything_is_said() -> None:
     missing, foreign = BOTH.notes
     assert "fedprox" in missing
     assert "my_own" in foreign
-    assert beside(LEFT, full(LEFT, 1.0)).notes == []
+    assert compare_with_paper(LEFT, full(LEFT, 1.0)).notes == []
 
 
 def test_without_the_baseline_there_are_no_gains() -> None:
-    both = beside(LEFT, tabulate(OUTCOMES[:2]))
+    both = compare_with_paper(LEFT, tabulate(OUTCOMES[:2]))
     assert list(cells(both)["prowd"].values())[-3:] == ["–", "–", "–"]
     assert read_csv(both)[0]["difference in gain"] == ""
     assert "fedavg was not run" in both.notes[-1]
 
 
 def test_slips_are_said_of_what_is_shown() -> None:
-    few = beside(FOUR, [row for row in full(FOUR, 1.0) if row.method in ("fedavg", "fedpaq")])
+    few = compare_with_paper(FOUR, [row for row in full(FOUR, 1.0) if row.method in ("fedavg", "fedpaq")])
     assert not any("FedCOMGATE's gap" in note or "Int12" in note for note in few.notes)
     assert sum("standard deviations" in note for note in few.notes) == 1, "slips of words always"
-    assert beside(FOUR, full(FOUR, 1.0)).notes == [note.text for note in FOUR.notes]
+    assert compare_with_paper(FOUR, full(FOUR, 1.0)).notes == [note.text for note in FOUR.notes]
 
 
 def test_a_width_that_was_not_measured_is_a_dash() -> None:
-    both = beside(LEFT, tabulate([Outcome("fedavg", 0, {"int8": 40.0}, {}, 40.0, 0.0, 0.0, 0.0, "")]))
+    both = compare_with_paper(LEFT, tabulate([Outcome("fedavg", 0, {"int8": 40.0}, {}, 40.0, 0.0, 0.0, 0.0, "")]))
     found = cells(both)["fedavg"]
     assert (found["int8"], found["float32"], found["gap"]) == ("40.00", "–", "–")
     (line,) = read_csv(both)
@@ -140,7 +140,7 @@ def test_the_csv_has_every_number_and_every_interval() -> None:
 
 @pytest.mark.parametrize("table", load(), ids=lambda table: table.name)
 def test_the_latex_table_has_as_many_columns_in_every_row(table: PaperTable) -> None:
-    both = beside(table, full(table, 1.0))
+    both = compare_with_paper(table, full(table, 1.0))
     lines = tables.latex(both).splitlines()
     inner = lines[lines.index(r"\toprule") + 1 : lines.index(r"\bottomrule")]
     rows = [line for line in inner if line != r"\midrule"]

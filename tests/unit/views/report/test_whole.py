@@ -69,7 +69,7 @@ def test_the_tables_of_the_paper_are_beside_ours(made: Report) -> None:
     assert sorted(tables) == [f"table1-50-50.{kind}" for kind in ("csv", "md", "tex")]
     assert re.search(r"\| prowd +\| 70\.00 \| 82\.87 ± 0\.37 \|", tables["table1-50-50.md"])
     assert "width 0.125 instead of 1.0" in tables["table1-50-50.md"], "what is not as in the paper"
-    assert "50 % Int8 and 50 % Float32 clients, beside ours" in made.page.read_text("utf-8")
+    assert "50 % Int8 and 50 % Float32 clients, with ours" in made.page.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_tables_of_the_paper_are_beside_ours(made: Report) -> None:
 )
 def test_another_federation_is_not_set_beside_the_paper(settings: dict[str, Any], tmp_path: Path) -> None:
     path = write(tmp_path / "a", lines(0.5), **{"data": "cifar10", "clients": HALVES, **settings})
-    assert "beside ours" not in text_of(quick_report([path], tmp_path / "out"))
+    assert "with ours" not in text_of(quick_report([path], tmp_path / "out"))
 
 
 def test_the_page_links_to_every_figure(made: Report) -> None:
