@@ -92,7 +92,7 @@ def printed(name: str) -> Evidence:
     for table in load():  # the ablations are in Table 3, the rest of it in Table 1 as well
         if table.name in (preset, preset.replace("table1", "table3")):
             for method, row in table.methods.items():
-                widths = {width: cell.value for width, cell in row.items() if width not in (GAP, AVERAGE)}
-                found = Outcome(method, 0, widths, {}, row[AVERAGE].value, 0.0, 0.0, 0.0, "")
+                widths = {width: cell.mean for width, cell in row.items() if width not in (GAP, AVERAGE)}
+                found = Outcome(method, 0, widths, {}, row[AVERAGE].mean, 0.0, 0.0, 0.0, "")
                 outcomes.setdefault(method, {0: found})
     return Evidence(name, outcomes)

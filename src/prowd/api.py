@@ -193,7 +193,7 @@ def make_comparison(
     make_observer = observe_comparison(plan) if tensorboard else None
     if console is None:
         return make(plan, cores, ComparisonObserver(), make_observer)
-    view = ComparisonView(console, plan, cores)
+    view = ComparisonView(console, plan)
     try:
         return make(plan, cores, view, make_observer)
     finally:

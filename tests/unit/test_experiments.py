@@ -41,7 +41,7 @@ def test_a_method_of_the_experiments_makes_rounds(name: str, tmp_path: Path) -> 
     for _ in range(2):
         before = state.model
         report, state = run_round(federation, state, FakeTransport(honest(given, method, tmp_path)))
-        assert not report.refused
+        assert not report.clients.refused
         assert not same(state.model, before)
 
 

@@ -27,14 +27,7 @@ FOLDER = "tensorboard"
 EVENTS = "events.out.tfevents.*"
 ACCURACY = {"trained": "accuracy after training", "received": "accuracy as received"}
 TOTALS = "megabytes so far"
-SECTIONS = {*ACCURACY.values(), "loss", "bytes up", "bytes down", TOTALS, "clients", "round"}
-CHARTS = {
-    "accuracy": list(ACCURACY.values()),
-    "loss": ["loss"],
-    "traffic": ["bytes up", "bytes down", TOTALS],
-    "clients": ["clients"],
-}
-"""What shares a chart in the custom scalars: the sections of each group, one chart for each."""
+SECTIONS = [*ACCURACY.values(), "loss", "bytes up", "bytes down", TOTALS, "clients", "round"]
 
 
 def load_writer() -> Any:
@@ -77,7 +70,8 @@ class TensorBoard(RunObserver):
                 old.unlink()
             self.writer = self.make_writer(str(self.folder))
             self.writer.add_text("configuration", textwrap.indent(config.toml(), "    "), 0)
-            self.writer.add_custom_scalars(_layout())
+            charts = {section: ["Multiline", [f"{section}/.*"]] for section in SECTIONS if section != "round"}
+            self.writer.add_custom_scalars({"by section": charts})
             for line in lines:
                 self._add(line)
             self.writer.flush()
@@ -165,12 +159,6 @@ def write_events(config: RunConfig, path: Path, folder: Path) -> None:
     if not any(file.stat().st_mtime_ns >= last for file in folder.glob(EVENTS)):
         with closing(TensorBoard(folder)) as board:
             board.write(config, path)
-
-
-def _layout() -> dict[str, dict[str, list[Any]]]:
-    return {
-        group: {section: ["Multiline", [f"{section}/.*"]] for section in sections} for group, sections in CHARTS.items()
-    }
 
 
 def _under(section: str, values: Mapping[str, float]) -> dict[str, float]:
