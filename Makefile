@@ -33,14 +33,12 @@ test: check ## all tests, a file at a time on each worker: one more than cores, 
 quick-test: $(STAMP) ## unit tests and golden bytes only, for while you work; before a commit: make test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) tests/unit tests/golden
 
-bench: $(STAMP) ## speed of the kernels and the engine, the mask solver against a sort, φ against trivial dequantizers
+bench: $(STAMP) ## speed of the kernels and the engine
 	$(BIN)/python -m benchmarks.kernels
 	$(BIN)/python -m benchmarks.engine
-	$(BIN)/python -m benchmarks.selection
-	$(BIN)/python -m benchmarks.dequantizer
 
 evidence: $(STAMP) ## the paper's experiments scaled down, on CIFAR-10, and its claims; hours, resumable; ONLY=NAME makes one
-	$(BIN)/python -m benchmarks.evidence $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m experiments $(if $(ONLY),--only $(ONLY))
 
 peers: $(STAMP) ## rounds of prowd, a bare loop, Flower's simulation and pfl; installs the last two apart
 	$(BIN)/python -m benchmarks.peers

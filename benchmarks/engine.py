@@ -27,7 +27,7 @@ from prowd.federation.pool import ProcessPool
 from prowd.federation.transport import InProcess, Transport
 from prowd.methods import ServerState
 from prowd.numbers.quantize import quantize
-from prowd.runs.build import Arrays, ClientsFactory, as_used, assemble, load_data, make_clients
+from prowd.runs.build import Arrays, as_used, assemble, elsewhere, load_data
 
 CLIENTS = 4
 
@@ -68,12 +68,18 @@ def main() -> None:
     config = load_config("table1-50-50-cpu", settings)
     arrays = images(config)
     dataset = as_used(config, load_data(config, arrays))
-    federation, _ = assemble(config, dataset)
+    assembly = assemble(config, dataset)
     with tempfile.TemporaryDirectory() as folder:
-        clients = make_clients(config, dataset, Path(folder))
-        pool = ProcessPool(2, ClientsFactory.of(config, dataset, Path(folder)))
+        clients = assembly.clients(Path(folder))
+        pool = ProcessPool(2, elsewhere(config, dataset, Path(folder)))
         try:
-            measure(federation, InProcess(clients), pool, [clients[n].device.train for n in range(CLIENTS)], arguments)
+            measure(
+                assembly.federation,
+                InProcess(clients),
+                pool,
+                [clients[n].device.train for n in range(CLIENTS)],
+                arguments,
+            )
         finally:
             pool.close()
 

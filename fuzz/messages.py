@@ -14,7 +14,7 @@ from fuzz.mending import mutate
 from fuzz.targets import Change, Target, bounded
 from prowd.device.scene import ClientSpec, Scene
 from prowd.errors import WireError
-from prowd.federation.admission import ALLOWANCE, admit
+from prowd.federation.inbox import ALLOWANCE, admit
 from prowd.methods import FedAvg, FedCom, Local, Method
 from prowd.nets import Architecture, Flatten, Linear
 from prowd.numbers.bits import FLOAT32, INT2, Bitwidth

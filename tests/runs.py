@@ -228,3 +228,14 @@ def read_to_the_end(terminal: int) -> bytes:
             written += chunk
     os.close(terminal)
     return written
+
+
+def refused(*arguments: str | Path, cwd: Path, code: int = 1) -> str:
+    """Call with something wrong in it, and return the one line that says what."""
+    done = ask(*arguments, cwd=cwd)
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stdout + done.stderr
+    if code == 1:
+        assert done.stderr.startswith("error: ")
+        assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr

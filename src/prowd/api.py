@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from prowd.data import Progress
     from prowd.device.training import Model
     from prowd.numbers.bits import Bitwidth
-    from prowd.runs.observe import Observers
+    from prowd.runs.observe import RunObserver
     from prowd.runs.run import RunResult, Session
 
 __all__ = ["compare", "convert", "make_comparison", "observers_for", "open_session", "plan_comparison", "run"]
@@ -58,18 +58,17 @@ def run(
     _check_workers(workers)
     observers = observers_for(Console() if progress else None, tensorboard=tensorboard)
     session = open_session(source, settings, out=out, resume=resume, data=data, model=model)
-    return session.run(workers, observers)
+    return session.run(workers, *observers)
 
 
-def observers_for(console: Console | None, *, tensorboard: bool) -> Observers:
+def observers_for(console: Console | None, *, tensorboard: bool) -> list[RunObserver]:
     """Those that show a run on the console, and write it for TensorBoard, where that is wanted."""
-    from prowd.runs.observe import Observers
     from prowd.views.console import RunView
     from prowd.views.tensorboard import TensorBoard
 
     views = [RunView(console)] if console is not None else []
     boards = [TensorBoard()] if tensorboard else []
-    return Observers(*views, *boards)
+    return [*views, *boards]
 
 
 def open_session(
@@ -124,7 +123,7 @@ def compare(
         baseline: the method with which the others are compared, seed by seed; by default FedAvg, or the first.
         tensorboard: write event files to the folder ``tensorboard`` of the directory too, one folder for each run.
         data, model, progress, settings: as in ``prowd.run``; an option without a method's name, such as
-            ``options={"sparsity": 0.3}``, is for every method that has it.
+            ``options={"tau": 0.3}``, is for every method that has it.
 
     Runs that failed are in ``failures`` with their reasons, and not in ``rows``.
     """
@@ -194,7 +193,7 @@ def make_comparison(
     make_observer = observe_comparison(plan) if tensorboard else None
     if console is None:
         return make(plan, cores, ComparisonObserver(), make_observer)
-    view = ComparisonView(console, plan, cores)
+    view = ComparisonView(console, plan)
     try:
         return make(plan, cores, view, make_observer)
     finally:

@@ -13,9 +13,10 @@ from selenium.common.exceptions import SessionNotCreatedException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
 from prowd.views.report import Report, make_report
+from tests.unit.views.report.directories import absent
 
 from .looking import Browser
-from .written import missing, write_run
+from .written import write_run
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -86,8 +87,8 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 samples=seed == 0,
                 data="cifar10",
                 options={"ladder": "int8, float32"} if method == "prowd" else {},
-                lost={2: [missing(0), missing(3, "float32")], 4: [missing(0)]} if is_late else {},
-                refused={3: [missing(2, "float32", "codes outside the width", attempt=2)]} if is_late else {},
+                lost={2: [absent(0), absent(3, "float32")], 4: [absent(0)]} if is_late else {},
+                refused={3: [absent(2, "float32", "codes outside the width", attempt=2)]} if is_late else {},
             )
     write_run(folder / "other", clients="int4:2", name="other")
     return make_report([folder / "runs", folder / "other"], folder / "report", files=False).page
@@ -103,7 +104,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Report:
         name=HOSTILE,
         partition=HOSTILE,
         made=2,
-        lost={1: [missing(0, reason=HOSTILE)]},
+        lost={1: [absent(0, reason=HOSTILE)]},
         session={"command": HOSTILE, "version": HOSTILE, "machine": {"system": HOSTILE}},
     )
     return make_report([run], folder / "report #1")

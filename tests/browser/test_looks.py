@@ -61,17 +61,6 @@ def test_texts_of_a_phone_are_not_small(browser: Browser, page: Path) -> None:
     assert [text for text in browser.texts() if text["size"] < 11.99] == []
 
 
-def test_a_phone_keeps_names_and_captions_in_sight(browser: Browser, comparison: Path) -> None:
-    browser.show(comparison, phone=True)
-    script = """const place = document.querySelector(".scroll");
-        place.scrollLeft = 300;
-        return [...place.querySelectorAll("caption span, tbody th")].map((one) => one.getBoundingClientRect()).map(
-            (box) => [box.left, box.right]);"""
-    boxes = browser.run(script)
-    assert len(boxes) == 1 + 4
-    assert all(left >= 0 and right <= 360 for left, right in boxes), boxes
-
-
 # Odd runs
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 from xml.etree import ElementTree
@@ -43,44 +42,13 @@ def test_the_page_has_a_language_a_title_and_landmarks(browser: Browser, page: P
     assert browser.run(outside) == []
 
 
-def test_headings_go_down_one_step_at_a_time(browser: Browser, page: Path) -> None:
-    browser.show(page)
-    levels = [int(heading.tag_name[1]) for heading in browser.all("h1, h2, h3, h4, h5, h6")]
-    assert levels[0] == 1
-    assert all(level <= before + 1 for before, level in itertools.pairwise(levels)), levels
-
-
-def test_ids_are_unique_and_what_refers_to_them_finds_them(browser: Browser, page: Path) -> None:
-    browser.show(page)
-    ids = browser.run("return [...document.querySelectorAll('[id]')].map((one) => one.id);")
-    assert len(ids) == len(set(ids))
-    script = """return [...document.querySelectorAll('*')].flatMap((one) => [
-        ...(one.getAttribute('aria-labelledby') ?? '').split(' '),
-        ...['href', 'xlink:href'].map((name) => one.getAttribute(name) ?? '').filter((to) => to.startsWith('#'))
-            .map((to) => to.slice(1)),
-        ...[...(one.getAttribute('clip-path') ?? '').matchAll(/url\\(#(.*)\\)/g)].map((found) => found[1]),
-    ]).filter(Boolean);"""
-    assert set(browser.run(script)) <= set(ids)
-
-
-def test_links_lead_to_each_federation(browser: Browser, comparison: Path) -> None:
-    browser.show(comparison)
-    links = browser.all("nav a")
-    assert [link.text for link in links] == ["quick", "other"]
-    links[1].click()
-    browser.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]));")
-    assert browser.run("return document.querySelector(':target h2').innerText;") == "other"
-    top = browser.run("return document.querySelector(':target').getBoundingClientRect().top;")
-    assert abs(top) < 100
-
-
 # Figures
 
 
 def test_every_figure_shows(browser: Browser, comparison: Path) -> None:
     browser.show(comparison)
     figures = browser.figures()
-    assert len(figures) == len(browser.all("figure")) == 9 + 5, "with and without weights and missing clients"
+    assert len(figures) == len(browser.all("figure")) == 5 + 2, "with and without weights"
     for figure in figures:
         assert figure["is_shown"], figure
         assert figure["width"] > 300, figure
@@ -103,7 +71,7 @@ def test_every_link_of_a_figure_leads_to_a_sound_file(browser: Browser, hostile:
     addresses = [link.get_attribute("href") or "" for link in browser.all("figcaption a")]
     paths = [Path(unquote(urlparse(address).path)) for address in addresses]
     assert sorted(paths) == sorted(hostile.files)
-    assert len(paths) == 3 * len(browser.all("figure")) == 3 * 6
+    assert len(paths) == 3 * len(browser.all("figure")) == 3 * 2
     for path in paths:
         if path.suffix == ".png":
             with Image.open(path) as image:
@@ -147,22 +115,6 @@ def test_signed_numbers_sort_by_their_sign_and_what_is_missing_comes_last(browse
         assert [text.partition(" ")[0] for text in browser.column(HEADLINE, at)] == expected
 
 
-def test_every_column_of_every_table_sorts_and_loses_no_row(browser: Browser, page: Path) -> None:
-    browser.show(page)
-    script = """return [...document.querySelectorAll("table")].flatMap((table) => {
-        const rows = () => [...table.tBodies[0].rows];
-        const before = rows();
-        return [...table.querySelectorAll("thead button")].map((button) => {
-            const counts = [1, 2].map(() => { button.click(); return new Set(rows()).size; });
-            button.click();
-            return counts.every((count) => count === before.length) && rows().every((row, at) => row === before[at]);
-        });
-    });"""
-    found = browser.run(script)
-    assert len(found) > 5
-    assert all(found)
-
-
 # The keyboard
 
 
@@ -178,21 +130,6 @@ def test_the_first_tab_offers_to_skip_to_the_results(browser: Browser, compariso
     assert browser.driver.switch_to.active_element.get_attribute("id") == "content"
     browser.press(Keys.TAB)
     assert browser.run("return document.activeElement.closest('main, nav').localName;") == "main", "past the links"
-
-
-def test_the_keyboard_sorts(browser: Browser, comparison: Path) -> None:
-    browser.show(comparison)
-    for _ in range(20):
-        browser.press(Keys.TAB)
-        if browser.driver.switch_to.active_element.text.startswith("average"):
-            break
-    outline = browser.run("const {outlineStyle, outlineWidth} = style(document.activeElement); "
-                          "return [outlineStyle, parseFloat(outlineWidth)];")  # fmt: skip
-    assert outline == ["solid", 3], "one sees where one is"
-    for key, order in ((Keys.ENTER, "ascending"), (Keys.SPACE, "descending")):
-        browser.press(key)
-        assert browser.run("return document.activeElement.closest('th').getAttribute('aria-sort');") == order
-    assert browser.column(HEADLINE, 0) == ["prowd", "local", "fedavg", "fedpaq"]
 
 
 @pytest.mark.parametrize("phone", [False, True])

@@ -38,9 +38,13 @@ def imported(source: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLE.parent.glob("**/*.py")), ids=lambda path: path.name)
+EXAMPLES = [path.relative_to(ROOT) for path in sorted(EXAMPLE.parent.rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", [*EXAMPLES, Path("README.md"), Path("CONTRIBUTING.md")], ids=str)
 def test_examples_import_nothing_but_prowd_and_the_standard_library(path: Path) -> None:
-    modules = imported(path.read_text("utf-8"))
+    text = (ROOT / path).read_text("utf-8")
+    modules = imported("".join(re.findall(r"```python\n(.*?)```", text, re.S)) if path.suffix == ".md" else text)
     assert "prowd" in modules
     assert {module for module in modules - {"prowd"} if module.split(".")[0] not in sys.stdlib_module_names} == set()
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import signal
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout  # type: ignore[import-untyped]
 
 from prowd.config.schema import load_config
+from prowd.runs.read import read_record
+from prowd.views.tensorboard import SECTIONS, Scalars
 from tests.runs import (
     ask,
     config_file,
@@ -69,39 +71,14 @@ def test_a_run_tells_how_to_look_at_it(made: tuple[Path, str]) -> None:
 
 def test_event_files_say_what_the_rounds_say(made: tuple[Path, str]) -> None:
     path, _ = made
-    found, rounds, total = curves(path / "tensorboard"), lines(path), summary(path)
+    found, scalars = curves(path / "tensorboard"), Scalars(load_config(path / "config.toml").clients)
+    said = {report.round: scalars.of(report) for report in read_record(path).lines}
     assert {"phi/recon", "zeros · int4/conv1.weight", "drift/fc1.weight", "masks · kept/fc1.weight"} <= set(found)
-
-    def agree(tag: str, values: list[Any]) -> None:
-        known = {number: value for number, value in enumerate(values, 1) if value is not None}
-        assert found.pop(tag, {}) == pytest.approx(known), tag
-
-    for width in ("int4", "int8", "float32"):
-        agree(f"accuracy after training/{width}", [line["accuracy"]["trained"][width] for line in rounds])
-        agree(f"accuracy as received/{width}", [line["accuracy"]["received"][width] for line in rounds])
-        agree(f"loss/{width}", [line["loss"][width] for line in rounds])
-        agree(f"bytes up/{width}", [line["bytes"]["up"][width] for line in rounds])
-        agree(f"bytes down/{width}", [line["bytes"]["down"][width] for line in rounds])
+    assert set(found) == {tag for one in said.values() for tag in one}
+    for tag, curve in found.items():
+        assert curve == pytest.approx({number: one[tag] for number, one in said.items() if tag in one}), tag
     for when, section in (("trained", "accuracy after training"), ("received", "accuracy as received")):
-        average = found.pop(f"{section}/average")
-        assert list(average) == [1, 2, 3]
-        assert average[3] == pytest.approx(total["average_accuracy"][when])
-    for way in ("up", "down"):
-        so_far = accumulate(sum(line["bytes"][way].values()) / 1e6 for line in rounds)
-        agree(f"megabytes so far/{way}", list(so_far))
-    agree("clients/lost", [0, 0, 0])
-    agree("clients/refused", [0, 0, 0])
-    agree("round/seconds", [line["seconds"] for line in rounds])
-    for loss in ("recon", "distill"):
-        agree(f"phi/{loss}", [(line["notes"]["phi"][loss] or [None])[-1] for line in rounds])
-    for tensor in rounds[0]["notes"]["drift"]:
-        agree(f"drift/{tensor}", [line["notes"]["drift"][tensor] for line in rounds])
-        for width in ("int4", "int8"):
-            agree(f"zeros · {width}/{tensor}", [line["notes"]["zeros"][width][tensor] for line in rounds])
-        for figure in ("kept", "kept_movement", "cosine_before", "cosine_after"):
-            figures = [line["notes"]["masks"].get(tensor, {}).get(figure) for line in rounds]
-            agree(f"masks · {figure}/{tensor}", figures)
-    assert found == {}
+        assert found[f"{section}/average"][3] == pytest.approx(summary(path)["average_accuracy"][when])
 
 
 def test_times_are_those_of_the_rounds(made: tuple[Path, str]) -> None:
@@ -120,7 +97,7 @@ def test_the_configuration_and_the_layout_are_there(made: tuple[Path, str]) -> N
     assert [line.removeprefix("    ") for line in shown.splitlines()] == config.splitlines()
     (layout,) = found.Tensors("custom_scalars__config__")
     groups = Layout.FromString(layout.tensor_proto.string_val[0]).category
-    assert [group.title for group in groups] == ["accuracy", "loss", "traffic", "clients"]
+    assert {chart.title for group in groups for chart in group.chart} == {*SECTIONS} - {"round"}
     for chart in (chart for group in groups for chart in group.chart):
         (tag,) = chart.multiline.tag
         shared = [one for one in found.Tags()["scalars"] if re.match(tag, one)]

@@ -34,15 +34,6 @@ def test_a_run_made_longer_equals_a_long_one(method: str, done: int, tmp_path: P
     assert [line["round"] for line in result.rounds] == [1, 2, 3]
 
 
-def test_what_devices_left_unsaid_is_found_again(tmp_path: Path) -> None:
-    settings = {**SHORT, "method": "prowd-plus", "options": {"feedback": True, "level": "nearest"}}
-    whole = run_tiny(tmp_path / "whole", **settings).path
-    first = run_tiny(tmp_path / "run", **{**settings, "rounds": 2}).path
-    assert list(first.rglob("client-*/round-000002.bin"))
-    prowd.run(resume=first, rounds=3, workers=1)
-    assert outcome(first) == outcome(whole)
-
-
 def test_a_finished_run_resumes_to_what_it_is(tmp_path: Path) -> None:
     result = run_tiny(tmp_path / "run", **SHORT)
     again = prowd.run(resume=result.path, workers=1)

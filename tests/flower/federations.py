@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from prowd.flower.app_folder import write_app
 from prowd.flower.control import Control
 from prowd.flower.processes import LocalFederation
+from prowd.flower.settings import write_app
 
 __all__ = ["children_of", "hostile_app", "lines_of", "outcome", "until"]
 
@@ -44,7 +44,7 @@ def outcome(federation: LocalFederation, control: Control, run: int) -> tuple[st
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
-    """The rounds on the disk so far."""
+    """The rounds on the disk so far; the last may still be being written."""
     file = path / "rounds.jsonl"
     whole = [text for text in file.read_text().splitlines() if text.endswith("}")] if file.exists() else []
     return [json.loads(text) for text in whole]
@@ -52,12 +52,11 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 def children_of(pid: int, name: str) -> list[int]:
     """Descendants of a process whose command has a name in it."""
-    found, parents = [], {pid}
+    parents = {pid}
     processes: Mapping[int, tuple[int, str]] = dict(_processes())
     for _ in range(4):
         parents |= {child for child, (parent, _) in processes.items() if parent in parents}
-    found = [child for child in parents if child in processes and name in processes[child][1]]
-    return sorted(found)
+    return sorted(child for child in parents if child in processes and name in processes[child][1])
 
 
 def _processes() -> list[tuple[int, tuple[int, str]]]:

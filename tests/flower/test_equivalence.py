@@ -14,13 +14,14 @@ import pytest
 pytest.importorskip("flwr", reason="needs Flower: pip install 'prowd[flower]'")
 
 import prowd
-from prowd.flower.app_folder import write_app
 from prowd.flower.control import Control
 from prowd.flower.demo import follow, run_config, start_nodes, wait_for_nodes
 from prowd.flower.keys import make_node_key
 from prowd.flower.processes import LocalFederation, local_federation
+from prowd.flower.settings import write_app
 from prowd.numbers.bits import parse_mix
-from prowd.runs.directory import read_sessions, weights_hash
+from prowd.runs.directory import weights_hash
+from prowd.runs.read import read_sessions
 
 from .federations import children_of, lines_of, outcome, until
 
@@ -44,11 +45,12 @@ def test_flower_gives_the_same_bits_though_its_server_is_killed(tmp_path: Path) 
             assert len(lines_of(path)) < 3
             follow(federation, control, control.start(app, run_config({}, resume=str(path), deadline=120.0)))
             refuses_to_begin_below_its_quorum(federation, control, app, path)
-    rounds = [{k: v for k, v in line.items() if k not in ("seconds", "devices")} for line in lines_of(path)]
+    made = lines_of(path)
+    rounds = [{k: v for k, v in line.items() if k not in ("seconds", "devices")} for line in made]
     assert rounds == [{k: v for k, v in line.items() if k != "seconds"} for line in expected.rounds]
     summary = json.loads((path / "summary.json").read_text())
     assert summary["weights_sha256"] == expected.summary["weights_sha256"] == weights_hash(expected.weights)
-    assert [device["status"] for line in lines_of(path) for device in line["devices"]] == ["ok"] * 9
+    assert [device["status"] for line in made for device in line["devices"]] == ["ok"] * 9
     first, second = read_sessions(path / "provenance.json")
     assert first["round"] == 0 <= second["round"] < 3
     assert all("--token HIDDEN" in session["command"] for session in (first, second)), "Flower's secret is not told"

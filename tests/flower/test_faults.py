@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'prowd[flower]'")
 
 from prowd.federation import engine
-from prowd.federation.client import Clients
-from prowd.federation.transport import Reply
+from prowd.federation.transport import InProcess
 from prowd.flower.control import Control
 from prowd.flower.demo import run_config, wait_for_nodes
 from prowd.flower.processes import LocalFederation, Values, local_federation
-from prowd.runs.build import assemble, make_clients, prepare
+from prowd.runs.build import assemble, prepare
 from prowd.runs.directory import weights_hash
-from prowd.wire import Parcel, decode_task
+from tests.unit.flower.federations import Without
 
 from .federations import hostile_app, lines_of, outcome, until
 
@@ -29,25 +26,21 @@ pytestmark = pytest.mark.slow
 CLIENTS = ("int8", "int8", "float32")
 VICTIM, LOW, HIGH = range(3)
 FAULTS: dict[int, str] = {
-    LOW: "garbage straggle shapes bits old fail",
-    HIGH: "nan none none truncated huge twice",
+    LOW: "garbage straggle old fail",
+    HIGH: "nan none none twice",
 }
-"""What a client does in rounds 1 to 6. The victim is killed in round 2, and back before round 4 begins."""
+"""What a client does in rounds 1 to 4. The victim is killed in round 2, and back before round 4 begins."""
 EXPECTED: dict[tuple[int, int], tuple[str, str]] = {
-    (1, LOW): ("refused", r"byte 0: magic is .*; accepted: b'PRWD'"),
-    (1, HIGH): ("refused", r"tensor '.*', payload at byte \d+: .*nan"),
-    (2, VICTIM): ("lost", r"node \d+: "),
-    (2, LOW): ("lost", r"node \d+: no reply in"),
-    (3, LOW): ("refused", r"shape of '.*' is .*; accepted: "),
-    (4, LOW): ("refused", r"width of '.*' is int16; accepted: int2"),
-    (4, HIGH): ("refused", r"message of \d+ bytes; accepted: the \d+ its header declares"),
-    (5, LOW): ("refused", "round is 4; accepted: 5"),
-    (5, HIGH): ("refused", r"message of \d+ bytes; accepted: the 1152921504\d+ its header declares"),
-    (6, LOW): ("lost", r"node \d+: failed: .*out of paper"),
+    (1, LOW): ("refused", "magic"),
+    (1, HIGH): ("refused", "nan"),
+    (2, VICTIM): ("lost", "node "),
+    (2, LOW): ("lost", "no reply in"),
+    (3, LOW): ("refused", "round is 2"),
+    (4, LOW): ("lost", "out of paper"),
 }
 DEADLINE = 60.0
 SETTINGS: dict[str, Any] = {
-    "clients": "int8:2, float32:1", "method": "fedavg", "rounds": 6, "steps": 2, "test_examples": 40,
+    "clients": "int8:2, float32:1", "method": "fedavg", "rounds": 4, "steps": 2, "test_examples": 40,
 }  # fmt: skip
 
 
@@ -71,8 +64,8 @@ def test_a_federation_survives_its_devices(tmp_path: Path) -> None:
     }
     for (round_, client), (how, reason) in EXPECTED.items():
         (found,) = [a["reason"] for a in lines[round_ - 1]["clients"][how] if a["client"] == client]
-        assert re.search(reason, found), f"round {round_}, client {client}: {found}"
-    assert [statuses(line)[VICTIM] for line in lines[3:]] == ["ok", "ok", "ok"], "who was killed is back"
+        assert reason in found, f"round {round_}, client {client}: {found}"
+    assert statuses(lines[3])[VICTIM] == "ok", "who was killed is back"
     assert weights_hash(replayed(path)) in (path / "summary.json").read_text()
 
 
@@ -110,29 +103,10 @@ def statuses(line: Mapping[str, Any]) -> dict[int, str]:
 
 def replayed(path: Path) -> Mapping[str, Any]:
     """The weights of a run in this process in which only those take part whose updates were used."""
-    used = {
-        line["round"]: {client for client, status in statuses(line).items() if status == "ok"}
-        for line in lines_of(path)
-    }
+    lines = lines_of(path)
+    absent = {(client, line["round"]) for line in lines for client, how in statuses(line).items() if how != "ok"}
     config, dataset = prepare(path / "config.toml", {})
-    federation, _ = assemble(config, dataset)
-    clients = make_clients(config, dataset, path / "replayed")
+    assembly = assemble(config, dataset)
+    federation, clients = assembly.federation, assembly.clients(path / "replayed")
     state = federation.method.init(federation.scene)
-    return engine.run(federation, state, Only(clients, used), engine.Observer()).model
-
-
-@dataclass(frozen=True)
-class Only:
-    """Of each round's clients only some answer."""
-
-    clients: Clients
-    used: Mapping[int, set[int]]
-    remote: ClassVar[bool] = False
-
-    def exchange(self, parcels: Mapping[int, Parcel]) -> Iterator[tuple[int, Reply]]:
-        for client, parcel in parcels.items():
-            if client in self.used[decode_task(parcel.join()).round]:
-                yield client, self.clients[client].handle(parcel.join())
-
-    def close(self) -> None:
-        pass
+    return engine.run(federation, state, Without(InProcess(clients), frozenset(absent)), engine.Observer()).model

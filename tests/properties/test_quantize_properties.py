@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prowd.numbers.bits import FLOAT32, Bitwidth
+from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import (
     QTensor,
     Rate,
@@ -247,10 +247,3 @@ def test_rounding_up_is_independent_between_entries() -> None:
     variance = 400 * 0.25 * 0.75
     assert abs(ups.mean().item() - 100) < 5 * math.sqrt(variance / len(ups))
     assert abs(ups.var().item() / variance - 1) < 5 * math.sqrt(2 / len(ups))
-
-
-def test_float32_is_the_identity() -> None:
-    x = torch.tensor([0.1, -3.7, 1e30])
-    assert torch.equal(quantize(x, FLOAT32).value(), x)
-    tensor = quantize(x, FLOAT32)
-    assert ternarize(tensor) is tensor

@@ -19,7 +19,7 @@ from prowd.errors import RunError
 from prowd.runs.read import Record, find_records, read_plan, read_record
 from prowd.runs.snapshots import client_files, server_files
 from tests.properties.test_fuzzing import SPLICES, Splice, spliced
-from tests.unit.runs.test_records import CONFIG, PLAN, SESSIONS, SUMMARY, line
+from tests.unit.runs.records import CONFIG, PLAN, SESSIONS, SUMMARY, line
 
 RELAXED = settings(deadline=None, max_examples=60)
 JSON = st.recursive(

@@ -19,6 +19,7 @@ from safetensors.torch import save
 from prowd.errors import ProwdError
 from prowd.views.report import Report, weights
 from prowd.views.report.weights import Samples, cosine_distances
+from tests.properties.test_fuzzing import SPLICES, spliced
 from tests.unit.views.report.directories import (
     SESSION,
     absent,
@@ -183,15 +184,7 @@ def samples_with(facts: object) -> bytes:
     return save({"conv": torch.ones(72), "phi/0/conv": torch.ones(2)}, {"facts": json.dumps(facts)})
 
 
-def spliced(data: bytes, place: int, gone: int, new: bytes) -> bytes:
-    """Bytes taken out, and others put in."""
-    at = place % (len(data) + 1)
-    return data[:at] + new + data[at + gone :]
-
-
-ANY_SAMPLES = st.builds(samples_with, changed(FACTS)) | st.builds(
-    spliced, st.just(samples_with(FACTS)), st.integers(0, 2**12), st.integers(0, 99), st.binary(max_size=9)
-)
+ANY_SAMPLES = st.builds(samples_with, changed(FACTS)) | st.builds(spliced, st.just(samples_with(FACTS)), SPLICES)
 
 
 @MANY

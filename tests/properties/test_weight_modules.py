@@ -55,19 +55,6 @@ def test_cut_against_the_loop(size: int, rows: int, columns: int) -> None:
     assert torch.equal(cut(weight, size), slow_cut(weight, size))
 
 
-@settings(deadline=None, max_examples=15)
-@given(sizes, blocks, blocks)
-def test_every_tile_is_one_kernel(size: int, rows: int, columns: int) -> None:
-    weight = numbered(rows * size, columns * size)
-    tiles = cut(weight, size).unfold(2, 3, 3).unfold(3, 3, 3).reshape(-1, 9)
-    assert {tuple(tile) for tile in tiles.tolist()} == {tuple(kernel) for kernel in weight.reshape(-1, 9).tolist()}
-
-
-def test_sizes_of_the_paper() -> None:
-    assert cut(numbered(256, 128), 64).shape == (8, 64, 24, 24)
-    assert cut(numbered(16, 16), 16).shape == (1, 16, 12, 12)
-
-
 @pytest.mark.parametrize("shape", [(16, 8, 3, 3), (8, 16, 3, 3), (16, 16, 1, 1), (16, 16)])
 def test_shapes_without_modules(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="16-channel modules"):

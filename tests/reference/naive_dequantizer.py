@@ -9,7 +9,7 @@ which the first images are taken, then their noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -40,18 +40,18 @@ def dense(theta: Theta, name: str, x: Tensor) -> Tensor:
     return features[-1]
 
 
-def coupling(theta: Theta, name: str, w: Tensor, sent: Tensor) -> Tensor:
-    """ρ(w), split after half of the channels; the exponent is 0.8·(2·sigmoid − 1). No channel was sent, or as many."""
+def coupling(theta: Theta, name: str, w: Tensor) -> Tensor:
+    """ρ(w), split after half of the channels; the exponent is 0.8·(2·sigmoid − 1)."""
     d = len(w) // 2
-    first = w[:d] + dense(theta, f"{name}.alpha", torch.cat([w[d:], sent]))
-    exponent = 0.8 * (2 / (1 + torch.exp(-dense(theta, f"{name}.beta", torch.cat([first, sent])))) - 1)
-    second = w[d:] * torch.exp(exponent) + dense(theta, f"{name}.gamma", torch.cat([first, sent]))
+    first = w[:d] + dense(theta, f"{name}.alpha", w[d:])
+    exponent = 0.8 * (2 / (1 + torch.exp(-dense(theta, f"{name}.beta", first))) - 1)
+    second = w[d:] * torch.exp(exponent) + dense(theta, f"{name}.gamma", first)
     return torch.cat([first, second])
 
 
-def block(theta: Theta, j: int, w: Tensor, sent: Tensor, settings: DequantizerSettings) -> Tensor:
+def block(theta: Theta, j: int, w: Tensor, settings: DequantizerSettings) -> Tensor:
     """φ_j(w): from width π_j to π_{j+1}."""
-    refined = coupling(theta, f"blocks.{j}.outer", coupling(theta, f"blocks.{j}.inner", w, sent), sent)
+    refined = coupling(theta, f"blocks.{j}.outer", coupling(theta, f"blocks.{j}.inner", w))
     if settings.form == "printed":
         return w + settings.tau * refined
     return w + settings.tau * (refined - w)
@@ -86,13 +86,6 @@ def read(weights: Theta, place: Place, size: int) -> Tensor:
         for kernel in range(size):
             module[channel][tile(kernel, size)] = weights[name][o + channel, i + kernel]
     return module
-
-
-def beside(sent: Mapping[str, Tensor] | None, place: Place, size: int) -> Tensor:
-    """The module at a place of the weights that were sent; without channels where φ is not to know them."""
-    if sent is None:
-        return torch.zeros(0, 3 * math.isqrt(size), 3 * math.isqrt(size), dtype=torch.float64)
-    return read({name: tensor.double() for name, tensor in sent.items()}, place, size)
 
 
 def write(weights: Theta, place: Place, module: Tensor) -> None:
@@ -172,10 +165,10 @@ def losses(
         place = places(net.architecture, settings.module)[row]
         w = read(true, place, settings.module).clamp(-1, 1)
         q = [quantized(w, width) for width in ladder.widths[:j]] + [w]
-        climbing, sent = q[0], beside(net.sent, place, settings.module)
+        climbing = q[0]
         for i in range(j):
-            recon = recon + (q[i + 1] - block(theta, i, q[i], sent, settings)).abs().mean() / len(rows)
-            climbing = block(theta, i, climbing, sent, settings)
+            recon = recon + (q[i + 1] - block(theta, i, q[i], settings)).abs().mean() / len(rows)
+            climbing = block(theta, i, climbing, settings)
         write(exchanged, place, climbing)
     distill = torch.zeros((), dtype=torch.float64)
     for p, r in zip(probabilities(net, true, images), probabilities(net, exchanged, images), strict=True):
@@ -241,8 +234,8 @@ def dequantize(theta: Theta, net: Net, ladder: Ladder, settings: DequantizerSett
     """ŵ = φ(w): every module from the width its tensor came in to the top of the ladder."""
     found = values(net.weights)
     for place in places(net.architecture, settings.module):
-        w, sent = read(found, place, settings.module), beside(net.sent, place, settings.module)
+        w = read(found, place, settings.module)
         for j in range(ladder.widths.index(net.weights[place[0]].width), len(ladder.widths) - 1):
-            w = block(theta, j, w, sent, settings)
+            w = block(theta, j, w, settings)
         write(found, place, w)
     return found

@@ -16,17 +16,13 @@ def mean(vectors: Sequence[Vector], shares: Vector) -> list[float]:
     return [sum(s * v[i] for s, v in zip(shares, vectors, strict=True)) / sum(shares) for i in range(len(vectors[0]))]
 
 
-def best_mask(delta_low: Vector, delta_high: Vector, fewest: int = 0) -> tuple[int, ...]:
-    """argmax_c cos(c⊙Δ_Low, Δ_High), Eq. 8, of the masks that keep so many entries: of equally good ones the sparsest.
-
-    If none has a positive cosine, that of the greatest scalar product.
-    """
-    masks = [mask for mask in product((0, 1), repeat=len(delta_low)) if sum(mask) >= fewest]
-    best, best_score = max(sorted(masks, key=sum), key=lambda mask: _dot(mask, delta_low, delta_high)), 0.0
-    for mask in sorted(masks, key=sum):
+def best_mask(delta_low: Vector, delta_high: Vector, most: int) -> tuple[int, ...]:
+    """argmax_c cos(c⊙Δ_Low, Δ_High) with |c| ≤ most, Eq. 8: of equally good masks the sparsest."""
+    best, best_score = (0,) * len(delta_low), 0.0
+    for mask in sorted(product((0, 1), repeat=len(delta_low)), key=sum):
         norm = math.sqrt(sum(c * low * low for c, low in zip(mask, delta_low, strict=True)))
         score = _dot(mask, delta_low, delta_high) / norm if norm else 0.0
-        if score > best_score * (1 + 1e-12):
+        if sum(mask) <= most and score > best_score * (1 + 1e-12):
             best, best_score = mask, score
     return best
 
@@ -35,13 +31,11 @@ def _dot(mask: Sequence[int], delta_low: Vector, delta_high: Vector) -> float:
     return sum(c * low * high for c, low, high in zip(mask, delta_low, delta_high, strict=True))
 
 
-def selective_mean(
-    vectors: Sequence[Vector], shares: Vector, low: Sequence[bool], mask: Sequence[int], *, literal: bool = False
-) -> list[float]:
-    """w_G ← Σ c_n⊙w_n, over Σ c_n or over all, Eq. 9."""
+def selective_mean(vectors: Sequence[Vector], shares: Vector, low: Sequence[bool], mask: Sequence[int]) -> list[float]:
+    """w_G ← Σ c_n⊙w_n / Σ c_n, Eq. 9."""
     found = []
     for i, bit in enumerate(mask):
         weights = [share * (bit if is_low else 1) for share, is_low in zip(shares, low, strict=True)]
         total = sum(weight * vector[i] for weight, vector in zip(weights, vectors, strict=True))
-        found.append(total / (sum(shares) if literal else sum(weights)))
+        found.append(total / sum(weights))
     return found

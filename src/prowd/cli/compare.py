@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import click
 
 from prowd.cli.arguments import config_argument, read_pairs, set_option, tensorboard_option
 from prowd.cli.main import exit_interrupted, long_command, main
-from prowd.cli.report import check_report, closing_page, open_option, report_option
+from prowd.cli.report import check_report, open_option, report_option, show_results
 
 __all__ = ["compare"]
 
@@ -66,8 +65,8 @@ def compare(
       prowd compare quick -s options.prowd.dequantizer.epochs=4 -s lowbit.rate=4.0
 
     Called again with the same settings it makes only what is missing: finished runs are kept, interrupted ones go on
-    from their last round, methods and seeds may be added. An option such as -s options.sparsity=0.3 is for every method
-    that has it, -s options.prowd.sparsity=0.3 for prowd and its ablations.
+    from their last round, methods and seeds may be added. An option such as -s options.tau=0.3 is for every method
+    that has it, -s options.prowd.tau=0.3 for prowd and its ablations.
 
     \b
     The directory holds:
@@ -81,7 +80,7 @@ def compare(
     """
     from prowd.api import make_comparison, plan_comparison
     from prowd.views.console import comparison_tables, download_bar, say
-    from prowd.views.tensorboard import FOLDER, load_writer
+    from prowd.views.tensorboard import load_writer
 
     console = long_command()
     settings = read_pairs(pairs)
@@ -101,9 +100,7 @@ def compare(
         console.print(table)
     if found.rows:
         say(console, f"tables: {found.path} (table.md, table.csv, table.tex, runs.csv)")
-        closing_page(console, found.path, reports, opens)
-    if tensorboard:
-        say(console, shlex.join(["tensorboard", "--logdir", str(found.path / FOLDER)]))
+    show_results(console, found.path, reports and bool(found.rows), opens, tensorboard)
     if found.failures:
         say(console, f"{len(found.failures)} of {len(plan.runs)} runs failed and are not in the tables:")
         for name, reason in found.failures.items():

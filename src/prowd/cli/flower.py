@@ -93,7 +93,7 @@ def status(run: Path) -> None:
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 def app(folder: Path) -> None:
     """Write the app directory that `flwr run` takes to DIR."""
-    from prowd.flower.app_folder import write_app
+    from prowd.flower.settings import write_app
 
     click.echo(f"{write_app(folder)} is an app; start it with: flwr run {folder} NAME --run-config ...")
 

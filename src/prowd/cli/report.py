@@ -15,7 +15,7 @@ from rich.console import Console
 from prowd.cli.main import main
 from prowd.errors import ProwdError
 
-__all__ = ["check_report", "closing_page", "open_option", "report", "report_option"]
+__all__ = ["check_report", "open_option", "report", "report_option", "show_results"]
 
 log = logging.getLogger(__name__)
 EXTRA = "pip install 'prowd[report]'"
@@ -48,7 +48,7 @@ def report(folders: Sequence[Path], out: Path | None, page_only: bool, opens: bo
       index.html        everything on one page that needs no network: tables with confidence intervals, accuracy
                         against rounds and megabytes, bytes per client, lost and refused clients, provenance
       figures/          the same figures, and the paper's, as PNG, SVG and PDF
-      tables/           the paper's tables beside ours, as Markdown, CSV and LaTeX (runs on CIFAR-10 with the
+      tables/           the paper's tables with ours, as Markdown, CSV and LaTeX (runs on CIFAR-10 with the
                         clients of a printed table)
 
     Runs of the same federation are set side by side, with confidence intervals over their seeds, however they were
@@ -61,7 +61,7 @@ def report(folders: Sequence[Path], out: Path | None, page_only: bool, opens: bo
     """
     check_extra()
     from prowd.views.console import say
-    from prowd.views.report import make_report, terminal, verdict
+    from prowd.views.report import make_report, verdict
 
     console = Console(highlight=False)
     place = out or (folders[0] / "report" if len(folders) == 1 else Path("report"))
@@ -71,9 +71,6 @@ def report(folders: Sequence[Path], out: Path | None, page_only: bool, opens: bo
         say(console, problem, style="yellow")
     for group in made.groups:
         say(console, f"{group.title}: {verdict(group)}")
-    for both in made.beside:
-        for part in terminal(both):
-            console.print(part)
     if made.files:
         say(console, f"{len(made.files)} files in {place} (figures as PNG, SVG and PDF)")
     _tell(console, made.page, opens)
@@ -94,12 +91,21 @@ def check_extra() -> None:
         raise ProwdError(f"a report needs {missing[0]}; install it with: {EXTRA}")
 
 
-def closing_page(console: Console, folder: Path, wanted: bool, opens: bool) -> None:
-    """Write the page of a run or a comparison that has just ended, where the extra is installed."""
+def show_results(console: Console, folder: Path, reports: bool, opens: bool, tensorboard: bool) -> None:
+    """End a run or a comparison with its page, and with the command that shows its event files."""
+    from prowd.views.console import say
+    from prowd.views.tensorboard import FOLDER
+
+    if reports:
+        _write_page(console, folder, opens)
+    if tensorboard:
+        say(console, shlex.join(["tensorboard", "--logdir", str(folder / FOLDER)]))
+
+
+def _write_page(console: Console, folder: Path, opens: bool) -> None:
+    """Write the page where the extra is installed; without it, say how to get one."""
     from prowd.views.console import say
 
-    if not wanted:
-        return
     try:
         check_extra()
     except ProwdError:

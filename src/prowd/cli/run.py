@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import click
 
 from prowd.cli.arguments import config_argument, read_pairs, set_option, tensorboard_option
 from prowd.cli.main import exit_interrupted, long_command, main
-from prowd.cli.report import check_report, closing_page, open_option, report_option
+from prowd.cli.report import check_report, open_option, report_option, show_results
 
 __all__ = ["run"]
 
@@ -74,7 +73,6 @@ def run(
         raise click.UsageError("--resume continues a run as it was begun: it goes with neither a preset nor --out")
     from prowd.api import observers_for, open_session
     from prowd.views.console import download_bar, result_table, say
-    from prowd.views.tensorboard import FOLDER
 
     console = long_command()
     settings = read_pairs(pairs)
@@ -83,12 +81,10 @@ def run(
     with download_bar(console) as progress:
         session = open_session(config, settings, out=out, resume=resume, progress=progress)
     try:
-        result = session.run(workers, observers)
+        result = session.run(workers, *observers)
     except KeyboardInterrupt:
         again = ["prowd", "run", "--resume", str(session.rundir.path), *["--tensorboard"] * tensorboard]
         exit_interrupted(console, "finished rounds are saved", again)
     console.print(result_table(result))
     say(console, f"results: {result.path} (config.toml, rounds.jsonl, summary.json, checkpoints/)")
-    closing_page(console, result.path, reports, opens)
-    if tensorboard:
-        say(console, shlex.join(["tensorboard", "--logdir", str(result.path / FOLDER)]))
+    show_results(console, result.path, reports, opens, tensorboard)

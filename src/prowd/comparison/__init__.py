@@ -1,10 +1,8 @@
 """Comparing methods: all runs of a plan in parallel, and their table."""
 
-from prowd.comparison.intervals import Estimate, estimate
-from prowd.comparison.outcomes import Outcome, Row, collect, tabulate
+from prowd.comparison.outcomes import Estimate, Outcome, Row, collect, estimate, tabulate
 from prowd.comparison.plan import Plan, PlannedRun, make_plan
-from prowd.comparison.runner import ComparisonObserver, execute
-from prowd.comparison.whole import Comparison, cores_for, make
+from prowd.comparison.runner import Comparison, ComparisonObserver, cores_for, execute, make
 
 __all__ = [
     "Comparison",

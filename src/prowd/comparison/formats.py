@@ -7,8 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from prowd.comparison.intervals import Estimate
-from prowd.comparison.outcomes import Outcome, Row
+from prowd.comparison.outcomes import Estimate, Outcome, Row
 from prowd.config.schema import RunConfig
 from prowd.files import atomic_write
 

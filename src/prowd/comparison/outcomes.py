@@ -1,16 +1,45 @@
-"""From finished runs to the rows of the paper's table."""
+"""From finished runs to the rows of the paper's table: means over the seeds, with 95 % confidence intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
-from prowd.comparison.intervals import Estimate, estimate
+from scipy.special import stdtrit
+
 from prowd.comparison.plan import Plan
 from prowd.numbers.bits import Bitwidth
 
-__all__ = ["Outcome", "Row", "collect", "has_accuracy", "tabulate"]
+__all__ = ["Estimate", "Outcome", "Row", "collect", "estimate", "has_accuracy", "tabulate"]
+
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and half the width of its confidence interval, which takes two values or more."""
+
+    mean: float
+    half: float | None
+    count: int
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval lies wholly on one side of zero."""
+        return self.half is not None and abs(self.mean) > self.half
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """The mean of independent runs and its interval by Student's t: t_{0.975, n−1}·s/√n."""
+    count = len(values)
+    if count < 2:
+        return Estimate(fmean(values), None, count)
+    quantile = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
+    return Estimate(fmean(values), quantile * stdev(values) / math.sqrt(count), count)
 
 
 @dataclass(frozen=True)
@@ -82,7 +111,7 @@ def tabulate(outcomes: Sequence[Outcome], baseline: str = "fedavg") -> list[Row]
 
 
 def _row(method: str, found: Sequence[Outcome], baseline: str, base: Mapping[int, float]) -> Row:
-    widths = _widths(found)
+    widths = sorted(set.intersection(*(set(outcome.trained) for outcome in found)), key=Bitwidth.parse)  # of every run
     paired = [outcome.average - base[outcome.seed] for outcome in found if outcome.seed in base]
     return Row(
         method=method,
@@ -92,16 +121,6 @@ def _row(method: str, found: Sequence[Outcome], baseline: str, base: Mapping[int
         average=estimate([outcome.average for outcome in found]),
         received=estimate([outcome.average_received for outcome in found]),
         difference=estimate(paired) if paired and method != baseline else None,
-        bytes_up=_mean(outcome.bytes_up for outcome in found),
-        bytes_down=_mean(outcome.bytes_down for outcome in found),
+        bytes_up=fmean(outcome.bytes_up for outcome in found),
+        bytes_down=fmean(outcome.bytes_down for outcome in found),
     )
-
-
-def _widths(found: Sequence[Outcome]) -> list[str]:
-    """Widths that every run has measured, low ones first."""
-    common = set.intersection(*(set(outcome.trained) for outcome in found))
-    return sorted(common, key=Bitwidth.parse)
-
-
-def _mean(values: Iterable[float]) -> float:
-    return estimate(list(values)).mean

@@ -18,12 +18,12 @@ from prowd.config.files import read_settings
 from prowd.config.options import option_names
 from prowd.config.schema import NO_MATTER, RunConfig, load_config, validate, with_full_paths
 from prowd.config.tables import override
-from prowd.data import Dataset, Progress
+from prowd.data import Progress
 from prowd.errors import ConfigError, RunError, near
 from prowd.methods import METHODS, Method, find_method
 from prowd.nets import describe
-from prowd.runs.build import Arrays, as_used, assemble, check_same, load_data
-from prowd.runs.run import warn_if_slow
+from prowd.runs.build import Arrays, as_used, assemble, check_same, load_data, warn_if_slow
+from prowd.runs.read import read_summary
 
 __all__ = ["Plan", "PlannedRun", "make_plan"]
 
@@ -54,12 +54,8 @@ class PlannedRun:
 
     def summary(self) -> dict[str, Any] | None:
         """What its summary.json says, if it is that of the whole run."""
-        try:
-            found = json.loads((self.path / "summary.json").read_text("utf-8"))
-        except (OSError, ValueError):
-            return None
-        is_whole = isinstance(found, dict) and found.get("rounds") == self.config.rounds and set(found) >= PARTS
-        return found if is_whole else None
+        found = read_summary(self.path / "summary.json", damage=[])
+        return found if found and found.get("rounds") == self.config.rounds and set(found) >= PARTS else None
 
 
 @dataclass(frozen=True)
@@ -118,11 +114,15 @@ def make_plan(
             config = with_full_paths(_config(values, name, seed, classes))
             complete = check_same(config.model_copy(update={"version": __version__}), raw)
             runs.append(PlannedRun(found.name, seed, complete, path / f"{found.name}-seed{seed}"))
-    _rehearse(runs[: len(methods)], raw)
+    for run in runs[: len(methods)]:  # every method as far as its first round
+        federation = assemble(run.config, as_used(run.config, raw)).federation
+        federation.method.init(federation.scene)
+    warn_if_slow(federation.scene)
     for run in runs:
         _check_same(run)
     if arrays is not None:
-        _save(arrays, path)
+        path.mkdir(parents=True, exist_ok=True)
+        np.savez(path / DATA, allow_pickle=False, **arrays)
     return Plan(path, tuple(runs), baseline or (DEFAULT_BASELINE if DEFAULT_BASELINE in names else names[0]))
 
 
@@ -160,20 +160,6 @@ def _place(name: str, values: Mapping[str, Any]) -> Path:
     decisive = {**base.model_dump(mode="json", exclude=filled_in | unused), "options": values.get("options", {})}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
     return Path("runs") / f"compare-{name}-{digest[:8]}"
-
-
-def _save(arrays: Arrays, path: Path) -> None:
-    """Arrays as a file, for all runs to read."""
-    path.mkdir(parents=True, exist_ok=True)
-    np.savez(path / DATA, allow_pickle=False, **arrays)
-
-
-def _rehearse(runs: Sequence[PlannedRun], raw: Dataset) -> None:
-    """Bring every method as far as its first round."""
-    for run in runs:
-        federation, _ = assemble(run.config, as_used(run.config, raw))
-        federation.method.init(federation.scene)
-    warn_if_slow(federation.scene)
 
 
 def _check_same(run: PlannedRun) -> None:

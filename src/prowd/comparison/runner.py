@@ -1,31 +1,37 @@
-"""The runs of a plan, in parallel over the cores: a process each, taken up again where it was stopped."""
+"""A comparison from beginning to end: a process for each run, in parallel over the cores, and the tables of all."""
 
 from __future__ import annotations
 
+import json
 import logging
+import shutil
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from prowd.comparison.plan import PlannedRun
+from prowd.comparison.formats import write_tables
+from prowd.comparison.outcomes import Outcome, Row, collect, has_accuracy, tabulate
+from prowd.comparison.plan import Plan, PlannedRun
 from prowd.config.schema import RunConfig
 from prowd.errors import ProwdError, RunError
 from prowd.federation.engine import Federation
-from prowd.federation.processes import GUARD, be_a_child, start_child
+from prowd.federation.processes import GUARD, available_cores, be_a_child, start_child
 from prowd.federation.report import RoundReport
+from prowd.files import atomic_write
 from prowd.methods import ServerState
 from prowd.runs.build import as_used, load_data
-from prowd.runs.observe import Observers, RunObserver
+from prowd.runs.observe import RunObserver
 from prowd.runs.run import Session
 
-__all__ = ["ComparisonObserver", "MakeObserver", "execute"]
+__all__ = ["Comparison", "ComparisonObserver", "MakeObserver", "cores_for", "execute", "make"]
 
-HERE, BEGAN, AT, SAID, DONE, FAILED = "here", "began", "at", "said", "done", "failed"
+PLAN = "comparison.json"
+HERE, DONE, FAILED = "here", "done", "failed"  # what a run's process sends; all else is a method of the observer
 FAILED_IMPORT = 1  # exit code of a process that could not import the script it is of
 MakeObserver = Callable[[Path], RunObserver]
 """Makes an observer for the run in a directory; called in the run's own process, so it must be picklable."""
@@ -45,6 +51,56 @@ class ComparisonObserver:
 
     def ended(self, run: PlannedRun, failure: str | None) -> None:
         """A run is over."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison leaves: its directory, a row for each method, every run, and the runs that failed and why."""
+
+    path: Path
+    rows: Sequence[Row]
+    outcomes: Sequence[Outcome]
+    failures: Mapping[str, str]
+    baseline: str
+
+
+def cores_for(plan: Plan) -> int:
+    """All cores, or one run at a time on an accelerator, which they would share."""
+    return available_cores() if plan.config.device == "cpu" else 1
+
+
+def write_plan(plan: Plan, failures: Mapping[str, str]) -> None:
+    """Write comparison.json: what is to be made, for whoever reads it meanwhile, and what failed."""
+    runs = [{"folder": run.path.name, "method": run.method, "seed": run.seed} for run in plan.runs]
+    facts = {"name": plan.config.name, "baseline": plan.baseline, "runs": runs, "failures": dict(failures)}
+    try:
+        plan.path.mkdir(parents=True, exist_ok=True)
+        atomic_write(plan.path / PLAN, (json.dumps(facts, indent=2) + "\n").encode())
+    except OSError as error:
+        raise RunError(f"{plan.path} cannot be written: {error}") from error
+
+
+def make(plan: Plan, cores: int, observer: ComparisonObserver, make_observer: MakeObserver | None = None) -> Comparison:
+    """Make what is missing of a plan's runs, and write the tables of all that are finished."""
+    write_plan(plan, {})
+    missing = [run for run in plan.runs if not run.is_finished]
+    try:
+        failed = execute(missing, cores, observer, make_observer)
+    except RunError:
+        if [file.name for file in plan.path.iterdir()] == [PLAN]:  # no run could even begin
+            shutil.rmtree(plan.path)
+        raise
+    failures = {run.path.name: reason for run, reason in failed.items()}
+    for run in plan.runs:
+        summary = run.summary()
+        if summary is not None and not has_accuracy(summary):
+            failures[run.path.name] = f"{run.method} reports no accuracy_received and accuracy_trained in its metrics"
+    write_plan(plan, failures)
+    outcomes = collect(plan)
+    rows = tabulate(outcomes, plan.baseline)
+    if rows:
+        write_tables(plan.path, plan.config, rows, outcomes, plan.baseline)
+    return Comparison(plan.path, rows, outcomes, failures, plan.baseline)
 
 
 @dataclass
@@ -71,7 +127,8 @@ def execute(
             while waiting and (free := cores - sum(one.cores for one in active)) > 0:
                 run = waiting.popleft()
                 share = max(1, free // (len(waiting) + 1))
-                active.append(_start(run, share, make_observer))
+                child = start_child(_work, run.config, run.path, share, make_observer, daemon=False)
+                active.append(_Active(run, *child, share))
             for connection in wait([one.connection for one in active]):
                 (one,) = (one for one in active if one.connection is connection)
                 kind, content = _receive(one)
@@ -80,28 +137,13 @@ def execute(
                     _end(one)
                     failures |= {one.run: content} if kind == FAILED else {}
                     observer.ended(one.run, content if kind == FAILED else None)
-                else:
-                    _notify(observer, one.run, kind, content)
+                elif kind != HERE:
+                    getattr(observer, kind)(one.run, content)
     finally:
         for one in active:
             one.process.kill()
             _end(one)
     return failures
-
-
-def _notify(observer: ComparisonObserver, run: PlannedRun, kind: str, content: Any) -> None:
-    if kind == BEGAN:
-        observer.began(run, content)
-    elif kind == AT:
-        observer.moved(run, content)
-    elif kind == SAID:
-        observer.said(run, content)
-
-
-def _start(run: PlannedRun, cores: int, make_observer: MakeObserver | None) -> _Active:
-    workers = min(cores, 10**6 if run.config.cohort == "all" else run.config.cohort)
-    process, connection = start_child(_work, run.config, run.path, workers, make_observer, daemon=False)
-    return _Active(run, process, connection, cores)
 
 
 def _end(one: _Active) -> None:
@@ -129,14 +171,14 @@ def _work(
     be_a_child()
     connection.send((HERE, None))
     reporter = _Reporter(connection)
-    logging.getLogger().addHandler(reporter.handler)
+    logging.getLogger().addHandler(_Handler(connection))
     try:
         if (path / "config.toml").exists():
             session = Session.resume(path, {})
         else:
             session = Session.begin(config, as_used(config, load_data(config)), path)
-        observer = Observers(reporter, make_observer(path)) if make_observer else reporter
-        session.run(min(workers, session.federation.cohort), observer)
+        others = [make_observer(path)] if make_observer else []
+        session.run(min(workers, session.federation.cohort), reporter, *others)
     except ProwdError as error:
         connection.send((FAILED, str(error)))
     except Exception:  # noqa: BLE001 - whatever it is, it is for the parent to show
@@ -150,33 +192,28 @@ class _Reporter(RunObserver):
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self.connection = connection
-        self.handler = _Handler(self)
-
-    def say(self, text: str) -> None:
-        """Pass a line on."""
-        self.connection.send((SAID, text))
 
     def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
         """Say from where the run goes on."""
-        self.connection.send((BEGAN, done))
+        self.connection.send(("began", done))
 
     def replied(self, round_: int, done: int, asked: int) -> None:
         """Say how far the run is."""
-        self.connection.send((AT, round_ - 1 + done / asked))
+        self.connection.send(("moved", round_ - 1 + done / asked))
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
         """Say who was left out."""
         for text in report.left_out():
-            self.say(text)
+            self.connection.send(("said", text))
 
 
 class _Handler(logging.Handler):
     """Warnings of a run's process, which has no terminal of its own."""
 
-    def __init__(self, reporter: _Reporter) -> None:
+    def __init__(self, connection: Connection[Any, Any]) -> None:
         super().__init__(logging.WARNING)
-        self.reporter = reporter
+        self.connection = connection
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a warning on."""
-        self.reporter.say(record.getMessage())
+        self.connection.send(("said", record.getMessage()))

@@ -1,7 +1,6 @@
 """Data: sets of known content, their partition over clients, and augmentation."""
 
 from prowd.data.augment import OPERATIONS, augment
-from prowd.data.cache import Check, Entry
 from prowd.data.dataset import ARRAYS, Dataset, from_arrays
 from prowd.data.partition import Partition, partition
 from prowd.data.registry import catalogue, fetch, load, mapped, verify
@@ -10,9 +9,7 @@ from prowd.data.sources import Progress
 __all__ = [
     "ARRAYS",
     "OPERATIONS",
-    "Check",
     "Dataset",
-    "Entry",
     "Partition",
     "Progress",
     "augment",

@@ -23,19 +23,14 @@ def read_members(path: Path, names: Collection[str]) -> dict[str, bytes]:
     """
     found: dict[str, bytes] = {}
     try:
-        for name, data in _members(path, names):
+        read = _from_folder if path.is_dir() else _from_zip if zipfile.is_zipfile(path) else _from_tar
+        for name, data in read(path, names):
             found.setdefault(name, data)
     except DataError:
         raise
     except Exception as error:  # damaged archives raise a dozen types, of tarfile, zipfile, zlib, lzma and struct
         raise DataError(f"cannot be read: {error or type(error).__name__}") from error
     return found
-
-
-def _members(path: Path, names: Collection[str]) -> Iterator[tuple[str, bytes]]:
-    if path.is_dir():
-        return _from_folder(path, names)
-    return _from_zip(path, names) if zipfile.is_zipfile(path) else _from_tar(path, names)
 
 
 def _from_folder(path: Path, names: Collection[str]) -> Iterator[tuple[str, bytes]]:

@@ -30,8 +30,7 @@ def augment(images: Tensor, operations: Collection[str], stream: Stream, step: i
     Rotate: by up to 15° either way. Without rotation the result is the same pixels moved; with it, one bilinear
     resampling in fixed point does everything. Image n of local step t has the four words of block (t, 0, n).
     """
-    unknown = [operation for operation in operations if operation not in OPERATIONS]
-    if unknown:
+    if unknown := [operation for operation in operations if operation not in OPERATIONS]:
         raise ConfigError(f"augment: {unknown[0]!r} is unknown; accepted: {', '.join(OPERATIONS)}")
     if not operations:
         return images

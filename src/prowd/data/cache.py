@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,24 +24,7 @@ from numpy.typing import NDArray
 from prowd.errors import DataError
 from prowd.files import atomic_folder, sha256
 
-__all__ = [
-    "Arrays",
-    "Check",
-    "Contents",
-    "Entry",
-    "Expected",
-    "check",
-    "checks",
-    "folder",
-    "hashed",
-    "holds",
-    "lock",
-    "read",
-    "root",
-    "scratch",
-    "size",
-    "store",
-]
+__all__ = ["Arrays", "Check", "Contents", "Entry", "Expected", "Store", "check", "hashes", "root"]
 
 log = logging.getLogger(__name__)
 
@@ -72,13 +55,18 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set as this machine knows it; ``size`` is in bytes, ``where`` is its folder, there or not yet."""
+    """A data set as this machine knows it; ``where`` is its folder, there or not yet."""
 
     name: str
     description: str
     cached: bool
     where: Path
-    size: int
+    contents: Contents
+
+    @property
+    def size(self) -> int:
+        """Bytes of all arrays, in memory and (but for short headers) on disk."""
+        return sum(math.prod(expected.shape) for expected in self.contents.values())
 
 
 def root() -> Path:
@@ -87,108 +75,110 @@ def root() -> Path:
     return Path(override).expanduser() if override else platformdirs.user_cache_path("prowd")
 
 
-def folder(name: str) -> Path:
-    """Folder of one data set, whether it is there or not."""
-    return root() / name
-
-
-def size(contents: Contents) -> int:
-    """Bytes of all arrays, in memory and (but for short headers) on disk."""
-    return sum(math.prod(expected.shape) for expected in contents.values())
-
-
-def holds(name: str) -> bool:
-    """Whether a data set has been stored, sound or not."""
-    with _explained():
-        return folder(name).is_dir()
-
-
-def check(array: str, values: NDArray[np.uint8], expected: Expected, *, contents: bool = True) -> None:
-    """Raise DataError unless an array is what it must be; ``contents=False`` looks at its form only."""
-    if values.dtype != np.uint8 or values.shape != expected.shape:
-        raise DataError(f"{array} is {values.dtype} {values.shape}; expected uint8 {expected.shape}")
-    if contents and (found := sha256(values)) != expected.sha256:
-        raise DataError(f"{array} has sha256 {found}; expected {expected.sha256}")
-
-
-def hashed(array: str, values: NDArray[np.uint8], expected: Expected) -> Check:
-    """Hash an array and compare, for those who want to see the hash either way."""
-    found = sha256(values)
-    return Check(array, found, found == expected.sha256 and values.shape == expected.shape)
-
-
-def read(name: str, contents: Contents, *, verify: bool = True) -> Arrays | None:
-    """Map a stored data set, None if there is none; DataError if it is damaged.
-
-    ``verify=False`` skips the hashes, not the shapes: for worker processes whose parent has just hashed.
-    """
-    if not holds(name):
-        return None
-    arrays = {array: _map(name, array) for array in contents}
-    try:
-        for array, expected in contents.items():
-            check(array, arrays[array], expected, contents=verify)
-    except DataError as error:
-        raise DataError(f"{folder(name)} is damaged: {error}") from None
-    return arrays
-
-
-def checks(name: str, contents: Contents) -> list[Check]:
-    """Hash every array of a stored data set, going on after a bad one."""
-    found: list[Check] = []
+def check(arrays: Arrays, contents: Contents, *, verify: bool = True) -> None:
+    """Raise DataError unless the arrays are what they must be; ``verify=False`` looks at their form only."""
     for array, expected in contents.items():
+        values = arrays[array]
+        if values.dtype != np.uint8 or values.shape != expected.shape:
+            raise DataError(f"{array} is {values.dtype} {values.shape}; expected uint8 {expected.shape}")
+        if verify and (found := sha256(values)) != expected.sha256:
+            raise DataError(f"{array} has sha256 {found}; expected {expected.sha256}")
+
+
+def hashes(arrays: Arrays, contents: Contents) -> list[Check]:
+    """Hash every array that is there and compare, going on after a bad one."""
+    checks: list[Check] = []
+    for array, expected in contents.items():
+        found = sha256(arrays[array]) if array in arrays else None
+        checks.append(Check(array, found, found == expected.sha256 and arrays[array].shape == expected.shape))
+    return checks
+
+
+@dataclass(frozen=True)
+class Store:
+    """The place of one data set, whether it is there or not."""
+
+    name: str
+    contents: Contents
+
+    @property
+    def folder(self) -> Path:
+        """Where the arrays are or will be."""
+        return root() / self.name
+
+    def holds(self) -> bool:
+        """Whether the data set has been stored, sound or not."""
+        with _explained():
+            return self.folder.is_dir()
+
+    def sound(self, *, verify: bool = True) -> bool:
+        """Whether ``read`` would succeed."""
         try:
-            values = _map(name, array)
+            return self.read(verify=verify) is not None
         except DataError:
-            found.append(Check(array, None, ok=False))
-        else:
-            found.append(hashed(array, values, expected))
-    return found
+            return False
 
+    def read(self, *, verify: bool = True) -> Arrays | None:
+        """Map the data set, None if there is none; DataError if it is damaged.
 
-def store(name: str, arrays: Arrays) -> None:
-    """Put a data set in place of what was there, all at once; hold the lock."""
-    with _explained(), atomic_folder(folder(name)) as temporary:
-        for array, values in arrays.items():
-            np.save(temporary / f"{array}.npy", values)
-
-
-@contextmanager
-def lock(name: str) -> Iterator[None]:
-    """Hold off every other process that would store the data set ``name``; clear what a killed one left behind."""
-    with _explained():
-        root().mkdir(parents=True, exist_ok=True)
-        guard = FileLock(root() / f"{name}.lock")
+        ``verify=False`` skips the hashes, not the shapes: for worker processes whose parent has just hashed.
+        """
+        if not self.holds():
+            return None
         try:
-            guard.acquire(timeout=0)
-        except Timeout:
-            log.warning("waiting for another process that is fetching %s", name)
-            guard.acquire()
-    try:
-        for stale in root().glob(f".{name}[.-]*"):
-            shutil.rmtree(stale, ignore_errors=True)
-        yield
-    finally:
-        guard.release()
+            arrays = {array: self._map(array) for array in self.contents}
+            check(arrays, self.contents, verify=verify)
+        except DataError as error:
+            raise DataError(f"{self.folder} is damaged: {error}") from error
+        return arrays
 
+    def checks(self) -> list[Check]:
+        """Hash every array that can be read."""
+        arrays: Arrays = {}
+        for array in self.contents:
+            with suppress(DataError):  # the check of an array that is not there says so
+                arrays[array] = self._map(array)
+        return hashes(arrays, self.contents)
 
-@contextmanager
-def scratch(name: str) -> Iterator[Path]:
-    """Yield a folder for downloads, on the disk that has room for the data set; it is gone afterwards."""
-    with _explained():
-        temporary = TemporaryDirectory(dir=root(), prefix=f".{name}-", ignore_cleanup_errors=True)
-    with temporary:
-        yield Path(temporary.name)
+    def write(self, arrays: Arrays) -> None:
+        """Put arrays in place of what was there, all at once; hold the lock."""
+        with _explained(), atomic_folder(self.folder) as temporary:
+            for array, values in arrays.items():
+                np.save(temporary / f"{array}.npy", values)
 
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold off every other process that would write here; clear what a killed one left behind."""
+        with _explained():
+            root().mkdir(parents=True, exist_ok=True)
+            guard = FileLock(root() / f"{self.name}.lock")
+            try:
+                guard.acquire(timeout=0)
+            except Timeout:
+                log.warning("waiting for another process that is fetching %s", self.name)
+                guard.acquire()
+        try:
+            for stale in root().glob(f".{self.name}[.-]*"):
+                shutil.rmtree(stale, ignore_errors=True)
+            yield
+        finally:
+            guard.release()
 
-def _map(name: str, array: str) -> NDArray[np.uint8]:
-    """Map one file copy-on-write: torch takes writable memory without complaint, and the file stays as it is."""
-    path = folder(name) / f"{array}.npy"
-    try:
-        values: NDArray[np.uint8] = np.lib.format.open_memmap(path, mode="c")
-    except Exception as error:  # numpy's reader has no closed list of what a damaged header raises
-        raise DataError(f"{path} is damaged: {error}") from error
-    return values
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Yield a folder for downloads, on the disk that has room for the data set; it is gone afterwards."""
+        with _explained():
+            temporary = TemporaryDirectory(dir=root(), prefix=f".{self.name}-", ignore_cleanup_errors=True)
+        with temporary:
+            yield Path(temporary.name)
+
+    def _map(self, array: str) -> NDArray[np.uint8]:
+        """Map one file copy-on-write: torch takes writable memory without complaint, and the file stays as it is."""
+        try:
+            values: NDArray[np.uint8] = np.lib.format.open_memmap(self.folder / f"{array}.npy", mode="c")
+        except Exception as error:  # numpy's reader has no closed list of what a damaged header raises
+            raise DataError(f"{array}: {error}") from error
+        return values
 
 
 @contextmanager

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from prowd.data import cache
 from prowd.data.archives import read_members
-from prowd.data.cache import Arrays, Check, Entry, Expected
-from prowd.data.dataset import Dataset, from_arrays
+from prowd.data.cache import Arrays, Check, Entry, Expected, Store, check, root
 from prowd.data.formats import FILES, decode
-from prowd.data.sources import Progress, silent, sources
+from prowd.data.sources import Progress, sources
 from prowd.errors import DataError
 
-__all__ = ["fetch", "load", "status", "verify"]
+__all__ = ["arrays", "status", "verify"]
 
 log = logging.getLogger(__name__)
 
@@ -26,77 +24,51 @@ CONTENTS = {
     "x_test": Expected((10000, 3, 32, 32), "177777c33ba79825320efa646ad04a94bdc3c80e4ebe3bd21724f8cdfd4b9d56"),
     "y_test": Expected((10000,), "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5"),
 }
+STORE = Store(NAME, CONTENTS)
 
 
-def load(*, progress: Progress | None = None, verify: bool = True) -> Dataset:
-    """Load from the cache, fetching first what is missing or damaged."""
-    arrays = _ensure(None, progress or silent, verify=verify)
-    return from_arrays(**arrays, name=NAME)
-
-
-def fetch(source: str | None = None, progress: Progress | None = None) -> Path:
-    """Make sure that the data set is in the cache, sound, and say where; nothing is fetched twice."""
-    _ensure(source, progress or silent, verify=True)
-    return cache.folder(NAME)
+def arrays(source: str | None, progress: Progress, *, verify: bool) -> Arrays:
+    """Read the cache, without its lock (it may be read-only) unless something is missing or damaged: then fetch."""
+    try:
+        found = STORE.read(verify=verify)
+    except DataError as error:
+        log.warning("%s; fetching it again", error)
+        found = None
+    if found is not None:
+        return found
+    with STORE.lock():
+        if not STORE.sound():  # another process may have stored it while this one waited
+            STORE.write(_obtain(source, progress))
+    stored = STORE.read(verify=False)
+    if stored is None:
+        raise DataError(f"{STORE.folder} was removed while it was being read")
+    return stored
 
 
 def verify() -> list[Check]:
     """Hash what the cache holds."""
-    if not cache.holds(NAME):
-        raise DataError(f"{NAME} is not in {cache.root()}; fetch it with: prowd data fetch {NAME}")
-    return cache.checks(NAME, CONTENTS)
+    if not STORE.holds():
+        raise DataError(f"{NAME} is not in {root()}; fetch it with: prowd data fetch {NAME}")
+    return STORE.checks()
 
 
 def status() -> Entry:
-    """Tell whether the data set is in the cache, by its shapes; ``verify`` looks closer."""
-    try:
-        cached = cache.read(NAME, CONTENTS, verify=False) is not None
-    except DataError:
-        cached = False
-    return Entry(NAME, DESCRIPTION, cached, cache.folder(NAME), cache.size(CONTENTS))
-
-
-def _ensure(source: str | None, progress: Progress, *, verify: bool) -> Arrays:
-    """Read the cache, without its lock (it may be read-only) unless something must be stored."""
-    try:
-        arrays = cache.read(NAME, CONTENTS, verify=verify)
-    except DataError as error:
-        log.warning("%s; fetching it again", error)
-        arrays = None
-    if arrays is not None:
-        return arrays
-    with cache.lock(NAME):
-        if not _sound():  # another process may have stored it while this one waited
-            cache.store(NAME, _obtain(source, progress))
-    stored = cache.read(NAME, CONTENTS, verify=False)
-    if stored is None:
-        raise DataError(f"{cache.folder(NAME)} was removed while it was being read")
-    return stored
-
-
-def _sound() -> bool:
-    try:
-        return cache.read(NAME, CONTENTS) is not None
-    except DataError:
-        return False
+    """Tell whether it is in the cache, by its shapes; ``verify`` looks closer."""
+    return Entry(NAME, DESCRIPTION, STORE.sound(verify=False), STORE.folder, STORE.contents)
 
 
 def _obtain(named: str | None, progress: Progress) -> Arrays:
-    """Arrays from the first source that gives the right ones; every source's failure is told."""
+    """Arrays from the first source that gives the right ones; the error names every source's failure."""
     failures: list[str] = []
-    for source in sources(named, (cache.root(), LOCAL)):
+    for label, obtain in sources(named, (root(), LOCAL)).items():
         try:
-            with cache.scratch(NAME) as scratch:
-                return _checked(source.obtain(scratch, progress), progress)
+            with STORE.scratch() as scratch:
+                path = obtain(scratch, progress)
+                progress("decoding", 0, None)
+                found = decode(read_members(path, FILES), STORE.contents["x_train"].shape[1:])
+                progress("checking", 0, None)
+                check(found, STORE.contents)
+                return found
         except DataError as error:
-            failures.append(f"({len(failures) + 1}) {source.label}: {error}")
+            failures.append(f"({len(failures) + 1}) {label}: {error}")
     raise DataError(f"{NAME} could not be fetched: {'; '.join(failures)}")
-
-
-def _checked(path: Path, progress: Progress) -> Arrays:
-    progress("decoding", 0, None)
-    arrays = decode(read_members(path, FILES), CONTENTS["x_train"].shape[1:])
-    progress("checking", 0, None)
-    for array, expected in CONTENTS.items():
-        cache.check(array, arrays[array], expected)
-    return arrays

@@ -49,10 +49,8 @@ class Dataset:
         """Shrink every image to size × size by averaging the area each new pixel covers."""
         _, height, width = self.image_shape
         if not 1 <= size <= min(height, width):
-            raise ConfigError(
-                f"input_size: {size} does not fit the {height}×{width} images of {self.name}; "
-                f"accepted: 1 to {min(height, width)}"
-            )
+            most = min(height, width)
+            raise ConfigError(f"input_size: {size} for images of {height}×{width}; accepted: 1 to {most}")
         if size == height == width:
             return self
         return replace(self, x_train=_shrink(self.x_train, size), x_test=_shrink(self.x_test, size))
@@ -72,16 +70,9 @@ def from_arrays(
     train, test = _images("x_train", x_train), _images("x_test", x_test)
     if (train.dtype, train.shape[1:]) != (test.dtype, test.shape[1:]):
         _refuse("x_test", f"{test.dtype} images {test.shape[1:]}", f"as in x_train, {train.dtype} {train.shape[1:]}")
-    labels = {"y_train": _labels("y_train", y_train, len(train)), "y_test": _labels("y_test", y_test, len(test))}
-    classes = _count_classes(labels["y_train"], labels["y_test"])
-    return Dataset(
-        name,
-        torch.from_numpy(train),
-        torch.from_numpy(labels["y_train"]),
-        torch.from_numpy(test),
-        torch.from_numpy(labels["y_test"]),
-        classes,
-    )
+    labels, test_labels = _labels("y_train", y_train, len(train)), _labels("y_test", y_test, len(test))
+    tensors = dict(zip(ARRAYS, map(torch.from_numpy, (train, labels, test, test_labels)), strict=True))
+    return Dataset(name=name, **tensors, classes=_count_classes(labels, test_labels))
 
 
 def _refuse(array: str, found: str, accepted: str) -> NoReturn:

@@ -8,14 +8,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from prowd.data import cache
-from prowd.data.cache import Arrays, Check, Entry, Expected
-from prowd.data.dataset import Dataset, from_arrays
+from prowd.data.cache import Arrays, Check, Entry, Expected, check, hashes
 from prowd.data.sources import Progress
 from prowd.errors import ConfigError, DataError
 from prowd.numbers.seeds import generator
 
-__all__ = ["fetch", "load", "status", "verify"]
+__all__ = ["arrays", "status", "verify"]
 
 NAME = "digits"
 DESCRIPTION = "8×8 grey handwritten digits, 10 classes: 1,438 to train, 359 to test; comes with scikit-learn"
@@ -29,41 +27,29 @@ CONTENTS = {
 }
 
 
-def load(*, progress: Progress | None = None, verify: bool = True) -> Dataset:
-    """Load the digits, split into the same training and test images in every run, whatever its seed."""
-    arrays = _arrays()
-    for array, expected in CONTENTS.items():
-        cache.check(array, arrays[array], expected, contents=verify)
-    return from_arrays(**arrays, name=NAME)
-
-
-def fetch(source: str | None = None, progress: Progress | None = None) -> Path:
-    """Say where the digits are; there is nothing to fetch."""
+def arrays(source: str | None, progress: Progress, *, verify: bool) -> Arrays:
+    """Split the digits into the same training and test images in every run, whatever its seed."""
     if source is not None:
         raise ConfigError(f"from: {source!r} is of no use, {NAME} comes with scikit-learn; accepted: no source")
-    return _where()
+    found = _split()
+    check(found, CONTENTS, verify=verify)
+    return found
 
 
 def verify() -> list[Check]:
     """Hash the digits as they are used."""
-    arrays = _arrays()
-    return [cache.hashed(array, arrays[array], expected) for array, expected in CONTENTS.items()]
+    return hashes(_split(), CONTENTS)
 
 
 def status() -> Entry:
-    """Tell where the digits are: always there."""
-    return Entry(NAME, DESCRIPTION, cached=True, where=_where(), size=cache.size(CONTENTS))
-
-
-def _where() -> Path:
-    """Folder of scikit-learn, found without the second that importing it takes."""
+    """Tell where scikit-learn is, without the second that importing it takes."""
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.origin is None:
         raise DataError(f"{NAME} comes with scikit-learn, which is not installed")
-    return Path(spec.origin).parent
+    return Entry(NAME, DESCRIPTION, cached=True, where=Path(spec.origin).parent, contents=CONTENTS)
 
 
-def _arrays() -> Arrays:
+def _split() -> Arrays:
     """Grey levels 0..16 to 0..255, and the split, class by class."""
     import sklearn.datasets
 
@@ -76,9 +62,5 @@ def _arrays() -> Arrays:
         random = generator(SPLIT_SEED, NAME, "split", label)
         order = torch.randperm(len(members), generator=random).numpy()
         is_test[members[order[: round(TEST_FRACTION * len(members))]]] = True
-    return {
-        "x_train": images[~is_test],
-        "y_train": labels[~is_test],
-        "x_test": images[is_test],
-        "y_test": labels[is_test],
-    }
+    parts = {"train": ~is_test, "test": is_test}
+    return {f"{name}_{part}": of[rows] for part, rows in parts.items() for name, of in (("x", images), ("y", labels))}

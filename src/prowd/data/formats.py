@@ -137,7 +137,5 @@ class _Batch(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> Callable[..., Any]:
         """Look a name up in ADMITTED, and nowhere else."""
         if (module_name, global_name) not in self.ADMITTED:
-            raise DataError(
-                f"a pickle that asks for {module_name}.{global_name}; accepted: plain data and uint8 arrays"
-            )
+            raise DataError(f"a pickle that asks for {module_name}.{global_name}; accepted: uint8 arrays")
         return self.ADMITTED[module_name, global_name]

@@ -61,18 +61,12 @@ def _check(examples: int, clients: int, *, scheme: str, alpha: float, per_client
     if not 1 <= clients <= examples:
         raise ConfigError(f"clients: {clients} clients cannot share {examples} examples; accepted: 1 to {examples}")
     if not 0 <= buffer <= examples - clients:
-        raise ConfigError(
-            f"buffer: {buffer} of {examples} examples does not leave one for each of {clients} clients; "
-            f"accepted: 0 to {examples - clients}"
-        )
+        raise ConfigError(f"buffer: {buffer} of {examples} examples; accepted: 0 to {examples - clients}, one a client")
     if scheme == "dirichlet" and not (math.isfinite(alpha) and alpha > 0):
         raise ConfigError(f"alpha: {alpha} is no Dirichlet concentration; accepted: finite numbers above 0")
     most = left // clients if scheme == "iid" else left - clients + 1
     if per_client is not None and not 1 <= per_client <= most:
-        raise ConfigError(
-            f"per_client: {per_client} is not what each of {clients} clients can hold of {left} examples; "
-            f"accepted: 1 to {most}"
-        )
+        raise ConfigError(f"per_client: {per_client} of {left} examples; accepted: 1 to {most} for {clients} clients")
 
 
 def _shuffled(indices: Tensor, seed: int, label: int) -> Tensor:
@@ -106,10 +100,8 @@ def _dirichlet(pools: list[Tensor], clients: int, alpha: float, seed: int) -> li
         if int(counts.min()) > 0:
             parts = [pool.tensor_split(row[:-1]) for pool, row in zip(pools, ends.tolist(), strict=True)]
             return [torch.cat(share) for share in zip(*parts, strict=True)]
-    raise ConfigError(
-        f"alpha: {alpha} leaves one of {clients} clients without examples in {MAX_TRIES} draws; "
-        "accepted: a larger alpha, or fewer clients"
-    )
+    found = f"{alpha} leaves one of {clients} clients without examples in {MAX_TRIES} draws"
+    raise ConfigError(f"alpha: {found}; accepted: a larger alpha, or fewer clients")
 
 
 def _proportions(classes: int, clients: int, alpha: float, random: torch.Generator) -> Tensor:

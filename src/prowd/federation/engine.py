@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import torch
 
@@ -28,7 +27,6 @@ from prowd.wire import Parcel, Task, Update, encode_task, encode_weights
 __all__ = ["Federation", "Observer", "QuorumError", "run", "run_round"]
 
 log = logging.getLogger(__name__)
-Key = TypeVar("Key", str, int)
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,9 @@ class QuorumError(RunError):
 
     def __init__(self, report: RoundReport, used: int, quorum: int) -> None:
         wanted = "no client's update could be used" if used == 0 else f"{used} of the {quorum} updates it needs"
-        super().__init__(f"round {report.round}: {wanted}: {_reasons(report)}")
+        missing = [f"client {one.client} ({one.width}): {one.reason}" for one in report.clients.missing]
+        more = f"; and {len(missing) - 3} more" if len(missing) > 3 else ""
+        super().__init__(f"round {report.round}: {wanted}: {'; '.join(missing[:3])}{more}")
         self.report = report
 
 
@@ -82,7 +82,7 @@ def run(federation: Federation, state: ServerState, transport: Transport, observ
 def run_until_quorum(
     federation: Federation, state: ServerState, transport: Transport, observer: Observer
 ) -> tuple[RoundReport, ServerState]:
-    """Try a round until enough clients take part; its report tells of those who were missing in vain attempts too."""
+    """Try a round until enough clients take part; its report includes the attempts that failed."""
     missing: list[QuorumError] = []
     while True:
         try:
@@ -95,30 +95,7 @@ def run_until_quorum(
             log.warning("%s; trying again in %g s, %d attempts left", error, federation.pause, left)
             time.sleep(federation.pause)
         else:
-            return _with_attempts(report, [error.report for error in missing]), state
-
-
-def _with_attempts(report: RoundReport, vain: Sequence[RoundReport]) -> RoundReport:
-    """A round's report with who was missing from vain attempts at it, and what these cost."""
-    for number, attempt in reversed(list(enumerate(vain, 1))):
-        lost, refused = (
-            [replace(absence, attempt=number) for absence in absences] for absences in (attempt.lost, attempt.refused)
-        )
-        report = replace(
-            report,
-            lost=[*lost, *report.lost],
-            refused=[*refused, *report.refused],
-            bytes_up=_sums(attempt.bytes_up, report.bytes_up),
-            bytes_down=_sums(attempt.bytes_down, report.bytes_down),
-            up_by_client=_sums(attempt.up_by_client, report.up_by_client),
-            down_by_client=_sums(attempt.down_by_client, report.down_by_client),
-            seconds=attempt.seconds + report.seconds,
-        )
-    return report
-
-
-def _sums(first: Mapping[Key, int], second: Mapping[Key, int]) -> dict[Key, int]:
-    return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
+            return report.after([error.report for error in missing]), state
 
 
 def run_round(
@@ -139,13 +116,13 @@ def run_round(
     admitted = admit_all(federation.scene, federation.method, round_, cohort, inbox)
     report = sum_up(round_, cohort, parcels, inbox, admitted, measurers)
     if len(admitted.updates) < federation.quorum:
-        report = replace(report, seconds=time.perf_counter() - began)
+        report = report.model_copy(update={"seconds": round(time.perf_counter() - began, 3)})
         raise QuorumError(report, len(admitted.updates), federation.quorum)
     state = federation.method.aggregate(federation.scene, state, admitted.updates)  # 9-11: the method's own lines
-    report = replace(report, notes=_plain(federation.method, state), seconds=time.perf_counter() - began)
+    noted = {"notes": _plain(federation.method, state), "seconds": round(time.perf_counter() - began, 3)}
     state = replace(state, round=round_, notes={})
     observer.aggregated(state, admitted.updates)
-    return report, state
+    return report.model_copy(update=noted), state
 
 
 def sample(federation: Federation, round_: int) -> list[ClientSpec]:
@@ -220,14 +197,9 @@ def _in_a_thread(work: Callable[[], ServerState]) -> Callable[[], ServerState]:
 
 
 def _plain(method: Method, state: ServerState) -> Notes:
-    """A method's notes, if they can be written down."""
+    """A method's notes as plain JSON values."""
     try:
-        json.dumps(state.notes, allow_nan=False)
+        notes: Notes = json.loads(json.dumps(state.notes, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise RunError(f"notes of {method.name}: {error}; accepted: numbers, texts, lists and dicts of them") from error
-    return state.notes
-
-
-def _reasons(report: RoundReport) -> str:
-    absences = [f"client {a.client} ({a.width}): {a.reason}" for a in (*report.lost, *report.refused)]
-    return "; ".join(absences[:3]) + (f"; and {len(absences) - 3} more" if len(absences) > 3 else "")
+    return notes

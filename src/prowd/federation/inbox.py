@@ -1,22 +1,29 @@
-"""What came back in a round: which replies count, which are refused, and what the round reports of them."""
+"""What came back in a round: which replies count, which are refused, and what the round reports of them.
+
+Bytes are hostile: whatever is not exactly as agreed is refused.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import NamedTuple
 
 from prowd.device.scene import ClientSpec, Scene
 from prowd.errors import WireError
-from prowd.federation.admission import admit
-from prowd.federation.report import Absence, RoundReport, mean_by_width, sum_by_width
+from prowd.federation.report import Absence, Accuracy, Attendance, RoundReport, Traffic, by_width
 from prowd.federation.transport import Refusal, Reply, Silence
-from prowd.methods import Method
-from prowd.wire import Parcel, Update
+from prowd.methods import Method, Slot
+from prowd.wire import Parcel, Update, decode_update
+from prowd.wire.packing import packed_size
 
-__all__ = ["LONGEST_REASON", "Admitted", "Inbox", "admit_all", "sum_up"]
+__all__ = ["LONGEST_REASON", "Admitted", "Inbox", "admit", "admit_all", "sum_up"]
 
 LONGEST_REASON = 500  # characters: a refused update is not to fill the report with its own words
+ALLOWANCE = 65_536  # bytes for everything in an update that is not weights
+LARGEST_FLOAT = 2.0**60  # far beyond any weight that learns, and far below what a server's sums and steps can hold
 
 
 @dataclass(frozen=True)
@@ -51,18 +58,15 @@ def admit_all(scene: Scene, method: Method, round_: int, cohort: Iterable[Client
     """Decode and check the replies; what is refused is counted and the round goes on."""
     admitted = Admitted([], [])
     for client in cohort:
-        if client.id in inbox.unreadable:
-            admitted.refused.append(Absence(client.id, str(client.width), inbox.unreadable[client.id]))
+        reasons = [inbox.unreadable[client.id]] if client.id in inbox.unreadable else []
         if client.id in inbox.repeated:
-            again = f"{inbox.repeated[client.id]} more replies than the one that was asked for; the first counts"
-            admitted.refused.append(Absence(client.id, str(client.width), again))
+            reasons.append(f"{inbox.repeated[client.id]} more replies than the one asked for; the first counts")
         if client.id in inbox.replies:
             try:
-                update = admit(scene, method, round_, client, inbox.replies[client.id])
+                admitted.updates.append(admit(scene, method, round_, client, inbox.replies[client.id]))
             except WireError as error:
-                admitted.refused.append(Absence(client.id, str(client.width), str(error)[:LONGEST_REASON]))
-            else:
-                admitted.updates.append(update)
+                reasons.append(str(error)[:LONGEST_REASON])
+        admitted.refused.extend(Absence(client.id, str(client.width), reason) for reason in reasons)
     return admitted
 
 
@@ -81,22 +85,58 @@ def sum_up(
 
     def mean(name: str, source: Mapping[int, int] | None = None) -> dict[str, float]:
         values = [(client, metrics.get(source[client.id] if source else client.id, {}).get(name)) for client in present]
-        return mean_by_width((client, value) for client, value in values if value is not None)
+        return by_width(fmean, ((client, value) for client, value in values if value is not None))
 
+    up = {client: len(replies[client.id]) for client in cohort if client.id in replies}
+    down = {client: len(parcels[client.id]) for client in cohort}
+    lost = [
+        Absence(client.id, str(client.width), inbox.silent.get(client.id, "no reply"))
+        for client in cohort
+        if client.id not in replies and client.id not in inbox.unreadable
+    ]
     return RoundReport(
         round=round_,
-        received=mean("accuracy_received", measurers),
-        trained=mean("accuracy_trained"),
+        accuracy=Accuracy(received=mean("accuracy_received", measurers), trained=mean("accuracy_trained")),
         loss=mean("loss"),
-        bytes_up=sum_by_width((client, len(replies[client.id])) for client in cohort if client.id in replies),
-        bytes_down=sum_by_width((client, len(parcels[client.id])) for client in cohort),
-        asked=len(cohort),
-        up_by_client={client.id: len(replies[client.id]) for client in cohort if client.id in replies},
-        down_by_client={client.id: len(parcels[client.id]) for client in cohort},
-        lost=[
-            Absence(client.id, str(client.width), inbox.silent.get(client.id, "no reply"))
-            for client in cohort
-            if client.id not in replies and client.id not in inbox.unreadable
-        ],
-        refused=admitted.refused,
+        traffic=Traffic(
+            up=by_width(sum, up.items()),
+            down=by_width(sum, down.items()),
+            clients={client.id: (up.get(client, 0), size) for client, size in down.items()},
+        ),
+        clients=Attendance(asked=len(cohort), lost=lost, refused=admitted.refused),
     )
+
+
+def admit(scene: Scene, method: Method, round_: int, client: ClientSpec, message: bytes) -> Update:
+    """Decode a client's reply and hold it to what was agreed, or raise WireError with the reason."""
+    slots = method.expects(scene, client)
+    weights = sum(packed_size(math.prod(slot.shape), slot.width) for slot in slots.values())
+    update = decode_update(message, ALLOWANCE + weights)
+    _same("round", update.round, round_)
+    _same("client", update.client, client.id)
+    _same("width", str(update.width), str(client.width))
+    _same("number of examples", update.num_examples, client.num_examples)
+    _check_weights(update, slots)
+    for name, value in update.metrics.items():
+        if name.startswith("accuracy") and not 0 <= value <= 1:
+            raise WireError(f"metric {name!r} is {value}; accepted: 0 to 1")
+    return update
+
+
+def _check_weights(update: Update, slots: Mapping[str, Slot]) -> None:
+    _same("tensors", sorted(update.weights), sorted(slots))
+    for name, tensor in update.weights.items():
+        _same(f"shape of {name!r}", tensor.shape, slots[name].shape)
+        _same(f"width of {name!r}", str(tensor.width), str(slots[name].width))
+        size = float(tensor.codes.abs().amax()) if tensor.width.is_float and tensor.codes.numel() else 0.0
+        if size > LARGEST_FLOAT:
+            raise WireError(f"{name!r} has a value of size {size:g}; accepted: to {LARGEST_FLOAT:g}")
+        largest = slots[name].largest_scale
+        if tensor.scale != 1.0 and (largest is None or tensor.scale > largest):
+            accepted = "1" if largest is None else f"above 0, to {largest:g}"
+            raise WireError(f"{name!r} has scale {tensor.scale}; accepted: {accepted}")
+
+
+def _same(what: str, found: object, accepted: object) -> None:
+    if found != accepted:
+        raise WireError(f"{what} is {found}; accepted: {accepted}")

@@ -52,7 +52,7 @@ class ProcessPool:
     def __init__(self, workers: int, make_clients: Callable[[], Clients]) -> None:
         self._make_clients = make_clients
         self._seconds: dict[int, float] = {}
-        self._workers = [self._start() for _ in range(workers)]
+        self._workers = [_Worker(*start_child(_serve)) for _ in range(workers)]
 
     def exchange(self, parcels: Mapping[int, Parcel]) -> Iterator[tuple[int, bytes]]:
         """Spread the clients over the workers."""
@@ -87,9 +87,6 @@ class ProcessPool:
         for worker in self._workers:
             worker.process.join()
 
-    def _start(self) -> _Worker:
-        return _Worker(*start_child(_serve))
-
     def _send(self, worker: _Worker, client: int, parcel: Parcel, key: int) -> None:
         """Hand a client to a worker, with whatever it does not have yet."""
         briefing = None if worker.briefed else self._make_clients
@@ -119,7 +116,7 @@ class ProcessPool:
             if not worker.ready:
                 raise RunError(f"a worker process ended before it began (exit code {code}). {GUARD}") from None
             log.warning("the worker process of client %s died (exit code %s)", worker.client, code)
-            self._workers[self._workers.index(worker)] = self._start()
+            self._workers[self._workers.index(worker)] = _Worker(*start_child(_serve))
             return b""
         if message[:1] == FAILURE:
             client, worker.client = worker.client, None

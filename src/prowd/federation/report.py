@@ -1,95 +1,151 @@
-"""What one round reports: a line of rounds.jsonl."""
+"""The report of a round: the one schema of a line of rounds.jsonl, as it is written, read back, shown and exported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from statistics import fmean
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from prowd.device.scene import ClientSpec
+from prowd.errors import ConfigError
+from prowd.numbers.bits import Bitwidth
 
-__all__ = ["Absence", "RoundReport", "mean_by_width", "sum_by_width"]
+__all__ = ["Absence", "Accuracy", "Attendance", "RoundReport", "Traffic", "by_width", "totals"]
+
+Key = TypeVar("Key", str, int)
+Value = TypeVar("Value", int, float)
+
+
+def _measured(found: dict[str, float]) -> dict[str, float]:
+    """Accuracies of widths; what is none, as that of a network that diverged, was not measured."""
+    return {width: value for width, value in found.items() if 0 <= value <= 1 and _is_width(width)}
+
+
+def _is_width(text: str) -> bool:
+    try:
+        return str(Bitwidth.parse(text)) == text
+    except ConfigError:
+        return False
+
+
+Accuracies = Annotated[dict[str, float], AfterValidator(_measured)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Sizes = dict[str, Count]
 
 
 @dataclass(frozen=True)
 class Absence:
     """A client whose work is missing from a round, and why."""
 
-    client: int
+    client: Count
     width: str
-    reason: str
-    attempt: int = 0
-    """The vain attempt at a round that it was missing from; 0: the round itself."""
+    reason: str = ""
+    attempt: Count = 0
+    """The attempt at a round, below the quorum, that it was missing from; 0: the round itself."""
 
     def text(self, round_: int) -> str:
         """In words."""
         when = f"round {round_}, attempt {self.attempt}" if self.attempt else f"round {round_}"
         return f"{when}: client {self.client} ({self.width}) left out: {self.reason}"
 
-    def line(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return {"client": self.client, "width": self.width, "reason": self.reason} | (
-            {"attempt": self.attempt} if self.attempt else {}
-        )
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
-@dataclass(frozen=True)
-class RoundReport:
+class Accuracy(_Part):
+    """Test accuracy per width, where it was measured."""
+
+    received: Accuracies = {}
+    trained: Accuracies = {}
+
+
+class Traffic(_Part):
+    """Bytes per width; and by client, up and down, which runs of older versions lack."""
+
+    up: Sizes
+    down: Sizes
+    clients: dict[int, tuple[Count, Count]] = {}
+
+
+class Attendance(_Part):
+    """How many clients were asked, and who was missing."""
+
+    asked: Count = 0
+    lost: list[Absence] = []
+    refused: list[Absence] = []
+
+    @property
+    def missing(self) -> list[Absence]:
+        """All whose work was not used."""
+        return [*self.lost, *self.refused]
+
+
+class RoundReport(_Part):
     """Measurements of a round, per width; an accuracy that was not measured is absent."""
 
-    round: int
-    received: Mapping[str, float]
-    trained: Mapping[str, float]
-    loss: Mapping[str, float]
-    bytes_up: Mapping[str, int]
-    bytes_down: Mapping[str, int]
-    asked: int
-    up_by_client: Mapping[int, int] = field(default_factory=dict)
-    down_by_client: Mapping[int, int] = field(default_factory=dict)
-    lost: Sequence[Absence] = field(default_factory=tuple)
-    refused: Sequence[Absence] = field(default_factory=tuple)
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    model_config = ConfigDict(extra="allow")  # what observers remark on a round
+
+    round: Annotated[int, Field(ge=1)]
+    accuracy: Accuracy
+    loss: dict[str, float] = {}
+    traffic: Traffic = Field(validation_alias="bytes", serialization_alias="bytes")
+    clients: Attendance = Attendance()
+    notes: dict[str, Any] = {}
     """What the method noted down to explain the round."""
     seconds: float = 0.0
 
+    @property
+    def devices(self) -> list[Any]:
+        """What real devices did in the round; empty where clients are simulated."""
+        found = (self.model_extra or {}).get("devices", [])
+        return found if isinstance(found, list) else [found]
+
     def left_out(self) -> list[str]:
         """Whose work is missing, and why, in words."""
-        return [absence.text(self.round) for absence in (*self.lost, *self.refused)]
+        return [absence.text(self.round) for absence in self.clients.missing]
 
     def line(self) -> dict[str, Any]:
         """The report as plain JSON values."""
-        by_client = {
-            str(client): [self.up_by_client.get(client, 0), down] for client, down in self.down_by_client.items()
-        }
-        return {
-            "round": self.round,
-            "accuracy": {"received": dict(self.received), "trained": dict(self.trained)},
-            "loss": dict(self.loss),
-            "bytes": {"up": dict(self.bytes_up), "down": dict(self.bytes_down), "clients": by_client},
-            "clients": {
-                "asked": self.asked,
-                "lost": [absence.line() for absence in self.lost],
-                "refused": [absence.line() for absence in self.refused],
-            },
-            "notes": dict(self.notes),
-            "seconds": round(self.seconds, 3),
-        }
+        line = self.model_dump(mode="json", by_alias=True)
+        for absence in (*line["clients"]["lost"], *line["clients"]["refused"]):
+            if not absence["attempt"]:
+                del absence["attempt"]
+        return line
+
+    def after(self, attempts: Sequence[RoundReport]) -> RoundReport:
+        """The report with earlier attempts at the round: who was missing from them, and what they cost."""
+        lost, refused = (
+            [replace(one, attempt=n) for n, attempt in enumerate(attempts, 1) for one in getattr(attempt.clients, kind)]
+            for kind in ("lost", "refused")
+        )
+        missing = {"lost": [*lost, *self.clients.lost], "refused": [*refused, *self.clients.refused]}
+        moved = [report.traffic for report in (*attempts, self)]
+        up, down = (totals({n: pair[way] for n, pair in one.clients.items()} for one in moved) for way in (0, 1))
+        traffic = Traffic(
+            up=totals(one.up for one in moved),
+            down=totals(one.down for one in moved),
+            clients={client: (up[client], down[client]) for client in up},
+        )
+        seconds = round(sum(attempt.seconds for attempt in attempts) + self.seconds, 3)
+        clients = self.clients.model_copy(update=missing)
+        return self.model_copy(update={"clients": clients, "traffic": traffic, "seconds": seconds})
 
 
-def _by_width(values: Iterable[tuple[ClientSpec, float]]) -> dict[str, list[float]]:
-    """The clients' values for each width, low widths first."""
-    groups: dict[str, list[float]] = {}
+def totals(counts: Iterable[Mapping[Key, int]]) -> dict[Key, int]:
+    """For each key the sum of its counts."""
+    found = Counter[Key]()
+    for one in counts:
+        found.update(one)
+    return dict(found)
+
+
+def by_width(fold: Callable[[list[Value]], Value], values: Iterable[tuple[ClientSpec, Value]]) -> dict[str, Value]:
+    """The clients' values for each width, low widths first, as their sum or their mean."""
+    groups: dict[str, list[Value]] = {}
     for client, value in sorted(values, key=lambda pair: (pair[0].width, pair[0].id)):
         groups.setdefault(str(client.width), []).append(value)
-    return groups
-
-
-def mean_by_width(values: Iterable[tuple[ClientSpec, float]]) -> dict[str, float]:
-    """Mean of the clients' values for each width."""
-    return {width: fmean(found) for width, found in _by_width(values).items()}
-
-
-def sum_by_width(values: Iterable[tuple[ClientSpec, int]]) -> dict[str, int]:
-    """Sum of the clients' values for each width."""
-    return {width: int(sum(found)) for width, found in _by_width(values).items()}
+    return {width: fold(found) for width, found in groups.items()}

@@ -11,7 +11,7 @@ from flwr.clientapp import ClientApp
 from prowd.federation.client import TASK_LIMIT
 from prowd.flower.logs import event, log_to_stderr
 from prowd.flower.node import Node, read_run
-from prowd.flower.records import Brief, Introduction, pack_update, unpack_task
+from prowd.flower.records import Brief, introduce, pack_update, unpack_task
 
 __all__ = ["app"]
 
@@ -29,7 +29,7 @@ def hello(message: Message, context: Context) -> Message:
     spec = Node.read(context.node_config, config).introduce(config)
     who = {"client": spec.id, "width": str(spec.width), "examples": spec.num_examples}
     event(log, "introduced", {"run": brief.run, **who})
-    return Message(Introduction(spec).reply(), reply_to=message)
+    return Message(introduce(spec), reply_to=message)
 
 
 @app.train()

@@ -6,21 +6,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from flwr.cli.build import build_fab_from_disk
 from flwr.common.serde import fab_to_proto, user_config_to_proto
-from flwr.proto.control_pb2 import (
-    ListNodesRequest,
-    ListRunsRequest,
-    RegisterNodeRequest,
-    StartRunRequest,
-    StopRunRequest,
-)
+from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest, RegisterNodeRequest, StartRunRequest
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
@@ -51,12 +43,8 @@ class Control:
             interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Hang up."""
         self._client.close()
 
     def register(self, public_key: Path) -> int:
@@ -91,7 +79,3 @@ class Control:
         """Where a run stands."""
         found = self._client.ListRuns(ListRunsRequest(run_id=run)).run_dict[run].status
         return RunStatus(found.status, found.sub_status, found.details)
-
-    def stop(self, run: int) -> None:
-        """Stop a run."""
-        self._client.StopRun(StopRunRequest(run_id=run))

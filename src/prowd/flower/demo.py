@@ -12,11 +12,11 @@ from typing import Any
 from prowd.config.schema import load_config
 from prowd.config.tables import flat
 from prowd.errors import ConfigError, RunError
-from prowd.flower.app_folder import write_app
 from prowd.flower.control import Control
 from prowd.flower.processes import LocalFederation, Values, local_federation
+from prowd.flower.settings import write_app
 from prowd.numbers.bits import Bitwidth, parse_mix
-from prowd.runs.directory import read_lines
+from prowd.runs.read import read_lines
 from prowd.runs.run import RunResult, fresh_path
 from prowd.views.console import percent
 
@@ -49,21 +49,23 @@ class Demo:
                 run = control.start(app, run_config(self.settings, out=str(path), deadline=120.0, attempts=1))
                 follow(federation, control, run, Teller(path, config.rounds, say))
         summary = json.loads((path / "summary.json").read_text("utf-8"))
-        return RunResult(path, read_lines(path / "rounds.jsonl"), summary, {})
+        lines, _ = read_lines(path / "rounds.jsonl")
+        return RunResult(path, [line.line() for line in lines], summary, {})
 
 
 class Teller:
-    """Says what each round came to, once."""
+    """Says the results of each round, once."""
 
     def __init__(self, path: Path, rounds: int, say: Say) -> None:
         self.path, self.rounds, self.say, self.told = path, rounds, say, 0
 
     def __call__(self) -> None:
         """Say what is new."""
-        for line in read_lines(self.path / "rounds.jsonl")[self.told :]:
+        lines, _ = read_lines(self.path / "rounds.jsonl")
+        for line in lines[self.told :]:
             self.told += 1
-            devices = sum(device["status"] == "ok" for device in line["devices"])
-            self.say(f"round {line['round']}/{self.rounds}  {percent(line['accuracy']['trained'])}  {devices} devices")
+            devices = sum(device["status"] == "ok" for device in line.devices)
+            self.say(f"round {line.round}/{self.rounds}  {percent(line.accuracy.trained)}  {devices} devices")
 
 
 def run_config(settings: Mapping[str, Any], **server: str | float) -> Values:

@@ -6,6 +6,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +22,7 @@ __all__ = ["make_certificates", "make_node_key"]
 
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 CLOCKS = timedelta(hours=1)  # by which those of two machines may differ
+ISSUER = "prowd federation"
 SIGNING = {"key_cert_sign": True, "crl_sign": True}
 USAGES = (
     "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
@@ -36,15 +38,14 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = 365) -> No
     names = [_host(host) for host in hosts]
     _check_new(folder, ("ca.pem", "server.pem", "server.key"))
     ca, key = generate_private_key(SECP384R1()), generate_private_key(SECP384R1())
-    issuer = _name("prowd federation")
     authority = (
-        _builder(issuer, issuer, ca, days)
+        _builder(ISSUER, ca, days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.KeyUsage(**{usage: SIGNING.get(usage, False) for usage in USAGES}), critical=True)
         .sign(ca, SHA384())
     )
     certificate = (
-        _builder(_name("prowd server"), issuer, key, days)
+        _builder("prowd server", key, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -76,12 +77,13 @@ def _check_new(folder: Path, names: Sequence[str]) -> None:
             raise ConfigError(f"{folder / name} exists and is not overwritten; accepted: another folder or name")
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
+def _builder(subject: str, key: EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)]) for common in (subject, ISSUER)]
     return (
         x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
+        .subject_name(names[0])
+        .issuer_name(names[1])
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - CLOCKS)
@@ -90,15 +92,9 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey
     )
 
 
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
 def _host(host: str) -> x509.GeneralName:
-    try:
+    with suppress(ValueError):  # a name
         return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        pass
     if not HOST_NAME.fullmatch(host):
         raise ConfigError(f"host: {host!r} is no name; accepted: letters, digits, hyphens and dots, or an address")
     return x509.DNSName(host)

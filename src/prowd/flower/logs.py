@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["event", "log_to", "log_to_stderr"]
 
-ROOT = "prowd"
+ROOT = logging.getLogger("prowd")
 
 
 class JsonLines(logging.Formatter):
@@ -35,8 +35,7 @@ def event(log: logging.Logger, name: str, fields: Mapping[str, Any], level: int 
 
 def log_to_stderr() -> None:
     """Send everything that prowd logs to the process's stderr, once."""
-    logger = logging.getLogger(ROOT)
-    if not any(isinstance(handler.formatter, JsonLines) for handler in logger.handlers):
+    if not any(isinstance(handler.formatter, JsonLines) for handler in ROOT.handlers):
         _add(logging.StreamHandler(sys.stderr))
 
 
@@ -46,8 +45,7 @@ def log_to(path: Path) -> logging.Handler:
 
 
 def _add(handler: logging.Handler) -> logging.Handler:
-    logger = logging.getLogger(ROOT)
     handler.setFormatter(JsonLines())
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    ROOT.addHandler(handler)
+    ROOT.setLevel(logging.INFO)
     return handler

@@ -15,7 +15,6 @@ from typing import Any
 from platformdirs import user_state_path
 
 from prowd import data as datasets
-from prowd.config.options import make_method
 from prowd.config.schema import RunConfig, validate
 from prowd.config.tables import override
 from prowd.data import Dataset
@@ -27,13 +26,11 @@ from prowd.federation.client import ClientRuntime
 from prowd.methods import METHODS, Device
 from prowd.nets import Architecture
 from prowd.numbers.bits import Bitwidth, parse_mix
-from prowd.runs.build import as_used, make_partition, make_scene
+from prowd.runs.build import as_used, federate, make_partition
 
 __all__ = ["Node", "read_run"]
 
-ACCEPTED = ("client", "width", "data", "state", "device", "kernel")
 MOST_WEIGHTS = 2**28  # twenty VGG-7s; a server can't ask a device for all of its memory
-EXAMPLES = {"width": "int8", "data": "/path/of/mine.npz"}
 SIMULATED = ("partition-id", "num-partitions")
 
 
@@ -53,39 +50,32 @@ class Node:
     @classmethod
     def read(cls, given: Mapping[str, object], config: RunConfig) -> Node:
         """Read a node configuration; every wrong or missing key is an error that names it."""
-        values = _simulated(given, config) if "partition-id" in given else dict(given)
+        simulated = "partition-id" in given
+        known = _defaults()
+        values = {**known, **(_simulated(given, config) if simulated else given)}
         for key in values:
-            if key not in ACCEPTED:
-                accepted = f"{', '.join(ACCEPTED)}{near(key, ACCEPTED)}"
-                raise ConfigError(f"node-config: {key!r} is unknown; accepted: {accepted}")
-        client = values.pop("client", None)
+            if key not in known:
+                raise ConfigError(f"node-config: {key!r} is unknown; accepted: {', '.join(known)}{near(key, known)}")
+        client = values.pop("client")
         if not isinstance(client, int) or isinstance(client, bool) or client < 0:
             raise ConfigError(f"node-config: client is {client!r}; accepted: its number in the federation, 0 or more")
-        values = {"state": str(user_state_path("prowd")), "device": "cpu", "kernel": "auto", **values}
-        texts = {key: _text(key, values.get(key)) for key in ACCEPTED if key != "client"}
-        return cls(
-            client=client,
-            width=Bitwidth.parse(texts["width"]),
-            data=texts["data"],
-            state=Path(texts["state"]).expanduser(),
-            device=texts["device"],
-            kernel=texts["kernel"],
-            shared="partition-id" in given or not texts["data"].lower().endswith(".npz"),
-        )
+        texts = {key: _text(key, value) for key, value in values.items()}
+        width, state = Bitwidth.parse(texts.pop("width")), Path(texts.pop("state")).expanduser()
+        shared = simulated or not texts["data"].lower().endswith(".npz")
+        return cls(client=client, width=width, state=state, shared=shared, **texts)
 
     def introduce(self, config: RunConfig) -> ClientSpec:
         """Who it is in a run; its data must fit the network and, where it is a share, be the server's."""
         config, dataset = self._own(config), self._load(config, verify=True)
-        make_scene(config, _network(config, dataset), ())
+        federate(config, _network(config, dataset), ())
         return self._device(config, dataset, run="").spec
 
     def runtime(self, config: RunConfig, run: str) -> ClientRuntime:
         """The device in a run, ready to answer tasks."""
         config, dataset = self._own(config), self._load(config, verify=False)
         clients = tuple(ClientSpec(n, width, 0) for n, width in enumerate(parse_mix(config.clients)))
-        scene = make_scene(config, _network(config, dataset), clients)
-        method = make_method(config.method, config.options)
-        return ClientRuntime(scene, method, self._device(config, dataset, run))
+        federation = federate(config, _network(config, dataset), clients)
+        return ClientRuntime(federation.scene, federation.method, self._device(config, dataset, run))
 
     def _own(self, config: RunConfig) -> RunConfig:
         """The settings with what is this machine's to say."""
@@ -94,9 +84,8 @@ class Node:
     def _load(self, config: RunConfig, *, verify: bool) -> Dataset:
         raw = datasets.load(self.data, verify=verify)
         if self.shared and self.data != config.data:
-            raise DataError(
-                f"data: a share of {self.data} in a run on {config.data}; accepted: {config.data}, or a .npz file"
-            )
+            found = f"a share of {self.data} in a run on {config.data}"
+            raise DataError(f"data: {found}; accepted: {config.data}, or a .npz file")
         if verify and self.shared and raw.digest() != config.data_sha256:
             raise DataError(f"data: {self.data} has content hash {raw.digest()}; accepted: {config.data_sha256}")
         own = {"test_examples": "all", "validation": 0}
@@ -134,10 +123,15 @@ def read_run(text: str) -> RunConfig:
     return config
 
 
+def _defaults() -> dict[str, object]:
+    """Every key of a node configuration; those that are None must be given."""
+    state = str(user_state_path("prowd"))
+    return {"client": None, "width": None, "data": None, "state": state, "device": "cpu", "kernel": "auto"}
+
+
 def _text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value:
-        example = EXAMPLES.get(key, "a text")
-        raise ConfigError(f'node-config: {key} is {value!r}; accepted: a text, as in {key}="{example}"')
+        raise ConfigError(f"node-config: {key} is {value!r}; accepted: a text")
     return value
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import httpx
 from flwr.app import Message, RecordDict
@@ -13,12 +14,13 @@ from flwr.serverapp import Grid
 
 from prowd.errors import WireError
 
-__all__ = ["Letter", "SilenceError", "content_of", "poll", "present"]
+__all__ = ["Letter", "SilenceError", "ask", "content_of", "poll"]
 
 log = logging.getLogger(__name__)
 POLL = 0.25  # seconds
 LATE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
 
+T = TypeVar("T")
 Letter = Message | WireError
 """A reply, or what is wrong with one that can't be read."""
 
@@ -32,9 +34,8 @@ def content_of(letter: Letter) -> RecordDict:
     if isinstance(letter, WireError):
         raise letter
     if letter.has_error():
-        if letter.error.code in LATE:
-            raise SilenceError("no reply in time")
-        raise SilenceError(f"failed: {letter.error.reason}")
+        late = letter.error.code in LATE
+        raise SilenceError("no reply in time" if late else f"failed: {letter.error.reason}")
     return letter.content
 
 
@@ -44,9 +45,9 @@ def poll(grid: Grid, messages: Mapping[int, Message], seconds: float) -> Iterato
     Replies are fetched one by one and known by what was asked, never by what they say of themselves.
     """
     end = time.monotonic() + seconds
-    taken = _push(grid, list(messages.values()))
+    taken = {*ask(lambda: grid.push_messages(messages.values()))} - {""} if messages else set()
     numbers = {node: message.metadata.message_id for node, message in messages.items()}
-    waiting = {node: number for node, number in numbers.items() if number and number in taken}
+    waiting = {node: number for node, number in numbers.items() if number in taken}
     for node in numbers:
         if node not in waiting:
             yield node, SilenceError("Flower does not take a message for it")
@@ -61,31 +62,19 @@ def poll(grid: Grid, messages: Mapping[int, Message], seconds: float) -> Iterato
         time.sleep(POLL)
 
 
-def present(grid: Grid) -> list[int]:
-    """The nodes that Flower knows; none while the SuperLink is away."""
-    try:
-        return list(grid.get_node_ids())
-    except httpx.HTTPError as error:
-        log.warning("the SuperLink does not answer: %s", error)
-        return []
-
-
-def _push(grid: Grid, messages: list[Message]) -> set[str]:
-    """Send messages; the numbers of those that Flower has taken."""
-    try:
-        return set(grid.push_messages(messages)) if messages else set()
-    except httpx.HTTPError as error:
-        log.warning("the SuperLink does not answer: %s", error)
-        return set()
-
-
 def _fetch(grid: Grid, number: str) -> Letter | None:
     """The reply to a message, if it has come."""
     try:
-        found = list(grid.pull_messages([number]))
-    except httpx.HTTPError as error:  # the SuperLink is away for a moment
-        log.warning("the SuperLink does not answer: %s", error)
-        return None
+        found = ask(lambda: grid.pull_messages([number]))
     except Exception as error:  # noqa: BLE001 - Flower decodes a stranger's bytes here, and may stumble over anything
         return WireError(f"Flower can't read its reply: {error!r}")
     return found[0] if found else None
+
+
+def ask(call: Callable[[], Iterable[T]]) -> list[T]:
+    """What Flower answers; nothing while the SuperLink is away."""
+    try:
+        return list(call())
+    except httpx.HTTPError as error:
+        log.warning("the SuperLink does not answer: %s", error)
+        return []

@@ -3,6 +3,7 @@ the end, whatever happens. The demo and the tests use it; real machines run the 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,9 +57,9 @@ class LocalFederation:
         """The certificate by which it is known."""
         return self.folder / "keys" / "ca.pem"
 
-    def control(self) -> Control:
+    def control(self) -> closing[Control]:
         """A connection to it."""
-        return Control(self.address, self.authority)
+        return closing(Control(self.address, self.authority))
 
     def start_link(self) -> None:
         """Start the SuperLink, with TLS and node authentication, and the executor of its apps."""
@@ -75,16 +76,15 @@ class LocalFederation:
             "--parent-pid", str(os.getpid()),
         ])  # fmt: skip
 
-    def add_node(self, name: str) -> Path:
+    def add_node(self, name: str) -> None:
         """Make a node's key and register it."""
         key = make_node_key(self.folder / "keys", name)
         with self.control() as control:
             control.register(key.with_suffix(".pub"))
-        return key
 
     def start_node(self, name: str, config: Values) -> None:
         """Start a SuperNode with its key and its own configuration."""
-        pairs = " ".join(f"{key}={_quoted(value)}" for key, value in config.items())
+        pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
         self.start(name, [
             "flower-supernode", "--superlink", self.address, f"--root-certificates={self.authority}",
             f"--auth-supernode-private-key={self.folder / 'keys' / name}", "--host", HOST, "--port", str(free_port()),
@@ -93,11 +93,10 @@ class LocalFederation:
 
     def start(self, name: str, command: Sequence[str]) -> None:
         """Start a process in a session of its own; what it says goes to NAME.log."""
-        bin_ = str(Path(sys.executable).parent)
         home = self.folder / "home" / name
         home.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, **QUIET, "FLWR_HOME": str(home)}
-        environment["PATH"] = f"{bin_}{os.pathsep}{os.environ.get('PATH', '')}"
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        environment = {**os.environ, **QUIET, "FLWR_HOME": str(home), "PATH": path}
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(  # noqa: S603 - our own command
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
@@ -107,12 +106,10 @@ class LocalFederation:
         """End a process and all that it started."""
         process = self.processes.pop(name)
         _signal(process, how)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(TERMINATE)
-        except subprocess.TimeoutExpired:
-            _signal(process, signal.SIGKILL)
-            process.wait()
         _signal(process, signal.SIGKILL)  # whatever is left of its group
+        process.wait()
 
     def check(self) -> None:
         """Raise if a process has ended by itself."""
@@ -167,9 +164,3 @@ def free_port() -> int:
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with suppress(ProcessLookupError):  # where all of its group have ended
         os.killpg(process.pid, number)
-
-
-def _quoted(value: str | float) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -11,7 +11,6 @@ The bytes are messages of prowd.wire. Whatever comes from the other side is chec
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -22,15 +21,13 @@ from prowd.errors import ConfigError, WireError
 from prowd.numbers.bits import Bitwidth
 from prowd.wire import Parcel
 
-__all__ = ["HELLO", "TRAIN", "Brief", "Introduction", "pack_update", "unpack_task", "unpack_update"]
+__all__ = ["HELLO", "TRAIN", "Brief", "introduce", "pack_update", "read_introduction", "unpack_task", "unpack_update"]
 
 HELLO, TRAIN = "query.hello", "train"
 FORMAT, STYPE = 1, "prowd.v1"
 FACTS, BYTES = "prowd.facts", "prowd.bytes"
 RUN = re.compile(r"[0-9a-f]{16}")
 LONGEST_CONFIG = 2**20  # characters
-
-Values = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -65,34 +62,21 @@ class Brief:
         return cls(run, config)
 
 
-@dataclass(frozen=True)
-class Introduction:
-    """What a node says of itself."""
+def introduce(spec: ClientSpec) -> RecordDict:
+    """A node's answer to hello: who it is."""
+    own: dict[str, str | int] = {"client": spec.id, "width": str(spec.width), "examples": spec.num_examples}
+    return RecordDict({FACTS: ConfigRecord({"format": FORMAT, "version": __version__, **own})})
 
-    spec: ClientSpec
-    version: str = __version__
 
-    def reply(self) -> RecordDict:
-        """The answer to hello."""
-        facts: dict[str, str | int] = {
-            "format": FORMAT,
-            "client": self.spec.id,
-            "width": str(self.spec.width),
-            "examples": self.spec.num_examples,
-            "version": self.version,
-        }
-        return RecordDict({FACTS: ConfigRecord({**facts})})
-
-    @classmethod
-    def read(cls, content: RecordDict) -> Introduction:
-        """On the server: read it."""
-        values = _facts(content)
-        try:
-            width = Bitwidth.parse(_text(values, "width"))
-        except ConfigError as error:
-            raise WireError(str(error)) from None
-        spec = ClientSpec(_number(values, "client", 0, 2**32), width, _number(values, "examples", 1, 2**63))
-        return cls(spec, _text(values, "version")[:40])
+def read_introduction(content: RecordDict) -> tuple[ClientSpec, str]:
+    """On the server: who a node is, and its version of prowd."""
+    values = _facts(content)
+    try:
+        width = Bitwidth.parse(_text(values, "width"))
+    except ConfigError as error:
+        raise WireError(str(error)) from None
+    spec = ClientSpec(_number(values, "client", 0, 2**32), width, _number(values, "examples", 1, 2**63))
+    return spec, _text(values, "version")[:40]
 
 
 def pack_update(message: bytes) -> RecordDict:
@@ -129,7 +113,7 @@ def _bytes(content: RecordDict, name: str, limit: int) -> bytes:
     return data
 
 
-def _facts(content: RecordDict) -> Values:
+def _facts(content: RecordDict) -> ConfigRecord:
     facts = content.get(FACTS)
     if not isinstance(facts, ConfigRecord):
         raise WireError(f"no record {FACTS!r}; found: {sorted(map(str, content))[:8]}")
@@ -138,14 +122,14 @@ def _facts(content: RecordDict) -> Values:
     return facts
 
 
-def _text(values: Values, name: str) -> str:
+def _text(values: ConfigRecord, name: str) -> str:
     value = values.get(name)
     if not isinstance(value, str):
         raise WireError(f"{name} is {str(value)[:40]}; accepted: a text")
     return value
 
 
-def _number(values: Values, name: str, least: int, below: int) -> int:
+def _number(values: ConfigRecord, name: str, least: int, below: int) -> int:
     value = values.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < below:
         raise WireError(f"{name} is {str(value)[:40]}; accepted: {least} to {below - 1}")

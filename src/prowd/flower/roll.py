@@ -14,8 +14,8 @@ from prowd.device.scene import ClientSpec
 from prowd.errors import RunError, WireError
 from prowd.federation.inbox import LONGEST_REASON
 from prowd.flower.logs import event
-from prowd.flower.post import SilenceError, content_of, poll, present
-from prowd.flower.records import HELLO, Brief, Introduction
+from prowd.flower.post import SilenceError, ask, content_of, poll
+from prowd.flower.records import HELLO, Brief, read_introduction
 
 __all__ = ["PATIENCE", "Roll"]
 
@@ -43,15 +43,13 @@ class Roll:
     def call(self, seconds: float) -> None:
         """Ask whoever is there and has not been let in, and wait at most so long for the answers."""
         met = set(self.nodes.values())
-        strangers = [node for node in present(self.grid) if node not in met]
-        messages = [Message(self.brief.hello(), node, HELLO, ttl=seconds) for node in strangers]
-        for node, reply in poll(self.grid, dict(zip(strangers, messages, strict=True)), seconds):
+        strangers = [node for node in ask(self.grid.get_node_ids) if node not in met]
+        messages = {node: Message(self.brief.hello(), node, HELLO, ttl=seconds) for node in strangers}
+        for node, reply in poll(self.grid, messages, seconds):
             try:
-                self._let_in(node, Introduction.read(content_of(reply)))
-            except SilenceError as error:
-                self._turn_away(node, f"it does not answer: {error}")
+                self._let_in(node, *read_introduction(content_of(reply)))
             except WireError as error:
-                self._turn_away(node, str(error))
+                self._turn_away(node, f"it does not answer: {error}" if isinstance(error, SilenceError) else str(error))
 
     def wait_for(self, least: int, seconds: float) -> None:
         """Call until so many clients are there, or raise with who is missing."""
@@ -66,8 +64,7 @@ class Roll:
             found = f"{len(self.nodes)} of the {least} devices that are needed introduced themselves in {seconds:g} s"
             raise RunError(f"{found}; missing: {missing}{reasons}")
 
-    def _let_in(self, node: int, who: Introduction) -> None:
-        spec = who.spec
+    def _let_in(self, node: int, spec: ClientSpec, version: str) -> None:
         if spec.id >= self.clients:
             raise WireError(f"client is {spec.id}; accepted: 0 to {self.clients - 1}")
         if spec.id in self.nodes:
@@ -78,7 +75,7 @@ class Roll:
             raise WireError(f"client {spec.id} is {found}; accepted: {accepted}, as it said when the run began")
         self.nodes[spec.id], self.specs[spec.id] = node, spec
         self.turned_away.pop(node, None)
-        facts = {"client": spec.id, "width": str(spec.width), "examples": spec.num_examples, "version": who.version}
+        facts = {"client": spec.id, "width": str(spec.width), "examples": spec.num_examples, "version": version}
         event(log, "joined", {"node": str(node), **facts})
 
     def _turn_away(self, node: int, reason: str) -> None:

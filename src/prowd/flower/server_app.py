@@ -56,7 +56,7 @@ def serve(grid: Grid, settings: ServerSettings) -> RunResult:
         began = {"run": roll.brief.run, "path": str(session.rundir.path), "round": session.state.round + 1}
         event(log, "began", began)
         federation = patient(session.federation, settings)
-        result = replace(session, federation=federation).run(observer=Diary(transport), transport=transport)
+        result = replace(session, federation=federation).run(None, Diary(transport), transport=transport)
         event(log, "finished", {"weights_sha256": result.summary["weights_sha256"]})
         return result
     except BaseException as error:
@@ -136,7 +136,7 @@ class Diary(RunObserver):
 
     def remarks(self, report: RoundReport) -> Mapping[str, Any]:
         """The devices of a round: their nodes, how long they took, what became of their updates."""
-        last = [[a for a in found if not a.attempt] for found in (report.lost, report.refused)]
+        last = [[a for a in found if not a.attempt] for found in (report.clients.lost, report.clients.refused)]
         lost, refused = ({a.client: a.reason for a in absences} for absences in last)
         visits, nodes = self.transport.visits, self.transport.roll.nodes
         devices: list[dict[str, Any]] = []
@@ -150,8 +150,12 @@ class Diary(RunObserver):
         return {"devices": devices}
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
-        """Log what the round came to."""
-        traffic = {"bytes_up": sum(report.bytes_up.values()), "bytes_down": sum(report.bytes_down.values())}
-        missing = {"lost": len(report.lost), "refused": len(report.refused)}
-        outcome = {"round": report.round, "accuracy": dict(report.trained), "seconds": round(report.seconds, 3)}
+        """Log the round's results."""
+        traffic = {"bytes_up": sum(report.traffic.up.values()), "bytes_down": sum(report.traffic.down.values())}
+        missing = {"lost": len(report.clients.lost), "refused": len(report.clients.refused)}
+        outcome = {
+            "round": report.round,
+            "accuracy": dict(report.accuracy.trained),
+            "seconds": report.seconds,
+        }
         event(log, "round", {**outcome, **traffic, **missing})

@@ -1,8 +1,9 @@
-"""What ``flwr run --run-config`` says: which run, and how patient its server is."""
+"""What ``flwr run`` takes: the app directory and, in ``--run-config``, which run and how patient its server is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -11,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from prowd.config.files import read_pairs
 from prowd.config.tables import explain
-from prowd.errors import ConfigError
+from prowd.errors import ConfigError, RunError
+from prowd.files import atomic_write
 
-__all__ = ["ServerSettings"]
+__all__ = ["ServerSettings", "write_app"]
 
 Seconds = Annotated[float, Gt(0)]
 
@@ -54,3 +56,13 @@ class ServerSettings(BaseModel):
         """Where the run goes, or is."""
         given = self.resume or self.out
         return Path(given).expanduser() if given else None
+
+
+def write_app(folder: Path) -> Path:
+    """Write the app directory; one that holds something is left alone."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(f"{folder} is not an empty directory; accepted: a new one")
+    folder.mkdir(parents=True, exist_ok=True)
+    text = (resources.files("prowd") / "flower" / "app" / "pyproject.toml").read_bytes()
+    atomic_write(folder / "pyproject.toml", text)
+    return folder

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from prowd.errors import RunError
-from prowd.runs.directory import read_lines
+from prowd.federation.report import RoundReport
+from prowd.runs.read import read_lines
 from prowd.runs.roster import Roster
 
 __all__ = ["DeviceStatus", "read_status"]
@@ -44,20 +45,20 @@ class DeviceStatus:
             self.trouble = f"round {round_}: {entry['reason']}"
 
 
-def read_status(path: Path) -> tuple[list[DeviceStatus], list[dict[str, Any]]]:
+def read_status(path: Path) -> tuple[list[DeviceStatus], list[RoundReport]]:
     """The devices of a run on Flower, and its rounds."""
     roster = path / "devices.json"
     if not roster.is_file():
         raise RunError(f"{path} has no devices.json; accepted: the directory of a run on Flower")
     clients = Roster.decode(roster.read_bytes(), roster).clients
     devices = {client.id: DeviceStatus(client.id, str(client.width)) for client in clients}
-    lines = read_lines(path / "rounds.jsonl")
+    lines, _ = read_lines(path / "rounds.jsonl")
     for line in lines:
         try:
-            for entry in line.get("devices", ()):
-                devices[entry["client"]].add(line["round"], entry)
+            for entry in line.devices:
+                devices[entry["client"]].add(line.round, entry)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunError(
-                f"{path / 'rounds.jsonl'}: the devices of round {line['round']} are damaged: {error!r}"
+                f"{path / 'rounds.jsonl'}: the devices of round {line.round} are damaged: {error!r}"
             ) from error
     return list(devices.values()), lines

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from flwr.app import Message
 
@@ -23,14 +24,11 @@ __all__ = ["FlowerTransport", "Visit"]
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Visit:
-    """A client's part in a round, as seen from the wire."""
+class Visit(NamedTuple):
+    """A client's part in a round, as seen from the wire: how long it took, and the bytes of its reply."""
 
-    node: int
     seconds: float
     up: int
-    """Bytes of its reply."""
 
 
 @dataclass
@@ -64,11 +62,12 @@ class FlowerTransport:
         }
         for node, letter in poll(self.roll.grid, messages, left):
             client = clients.pop(node)
-            seconds = time.monotonic() - began
+            seconds = round(time.monotonic() - began, 3)
             reply = self._read(node, letter)
             if not isinstance(reply, Silence):
-                self.visits[client] = Visit(node, round(seconds, 3), len(reply) if isinstance(reply, bytes) else 0)
-            event(log, "replied", {"node": str(node), "client": client, "seconds": round(seconds, 3), **_facts(reply)})
+                self.visits[client] = Visit(seconds, len(reply) if isinstance(reply, bytes) else 0)
+            facts = {"bytes": len(reply)} if isinstance(reply, bytes) else {"reason": reply.reason[:LONGEST_REASON]}
+            event(log, "replied", {"node": str(node), "client": client, "seconds": seconds, **facts})
             yield client, reply
         for node, client in clients.items():
             yield client, Silence(f"node {node}: no reply in {self.deadline:g} s")
@@ -86,7 +85,3 @@ class FlowerTransport:
             return Silence(f"node {node}: {error}")
         except WireError as error:
             return Refusal(f"node {node}: {error}")
-
-
-def _facts(reply: Reply) -> dict[str, object]:
-    return {"bytes": len(reply)} if isinstance(reply, bytes) else {"reason": reply.reason[:LONGEST_REASON]}

@@ -23,6 +23,7 @@ __all__ = [
     "MEASURE_RECEIVED",
     "MEASURE_TRAINED",
     "average",
+    "averages",
     "global_model",
     "initial_state",
     "is_low",
@@ -105,6 +106,18 @@ def shares(updates: Sequence[Update]) -> list[float]:
     return [float(update.num_examples) for update in updates]
 
 
+def averages(
+    updates: Sequence[Update], values: Sequence[Mapping[str, Tensor]], counts: Sequence[float] | None = None
+) -> dict[str, Tensor]:
+    """Mean of each tensor over the clients that have it (gains: the Float32 clients), by examples or given shares."""
+    weights = shares(updates) if counts is None else counts
+    means: dict[str, Tensor] = {}
+    for name in dict.fromkeys(name for sent in values for name in sent):
+        members = [n for n, sent in enumerate(values) if name in sent]
+        means[name] = average([values[n][name] for n in members], [weights[n] for n in members])
+    return means
+
+
 def side_averages(
     scene: Scene, updates: Sequence[Update], values: Sequence[Mapping[str, Tensor]]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -126,14 +139,8 @@ def values(updates: Sequence[Update]) -> list[dict[str, Tensor]]:
 def global_model(
     scene: Scene, model: Mapping[str, Tensor], updates: Sequence[Update], shares: Sequence[float]
 ) -> dict[str, Tensor]:
-    """Average each tensor over the clients that sent it (gains: the Float32 clients), then rescale."""
-    averaged = dict(model)
-    for name in model:
-        senders = [(update, share) for update, share in zip(updates, shares, strict=True) if name in update.weights]
-        if senders:
-            tensors = [update.weights[name].value() for update, _ in senders]
-            averaged[name] = average(tensors, [share for _, share in senders])
-    return rescaled(scene, averaged)
+    """Average what was sent, then rescale; what nobody sent stays."""
+    return rescaled(scene, {**model, **averages(updates, values(updates), shares)})
 
 
 def rescaled(scene: Scene, model: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -159,12 +166,8 @@ def local_round(
     *,
     rate: float = 1.0,
     correction: Correction | None = None,
-    start: Weights | None = None,
 ) -> tuple[Model, dict[str, float]]:
-    """Measure the model as received, train it at the round's pace, measure it again (as far as the task asks).
-
-    ``start`` is where training sets out from, if it is not the model that was received.
-    """
+    """Measure the model as received, train it at the round's pace, measure it again (as far as the task asks)."""
     gains = [gain_name(layer) for layer in scene.architecture.weight_layers]
     own_gains = device.spec.width.is_float and not set(gains) & set(weights)  # they are neither sent nor received
     remembered = (device.memory.load(task.round) or {}) if own_gains else {}
@@ -173,8 +176,6 @@ def local_round(
     metrics: dict[str, float] = {}
     if task.settings.get(MEASURE_RECEIVED):
         metrics["accuracy_received"] = accuracy(model, device.test, scene.device)
-    if start is not None:
-        model = build_model(scene, device.spec.width, {**start, **remembered}, task.round, task.client, rate)
     metrics["loss"] = fit(model, device.train, scene, task.round, task.client, correction)
     if device.snapshots is not None and device.snapshots.wants(task.round) and _is_sampled(scene, device):
         trained = model.weights()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
-from annotated_types import Gt
 from torch import Tensor
 
 from prowd.device.scene import ClientSpec, Scene
 from prowd.methods import common
-from prowd.methods.base import Device, ServerState, Slot
-from prowd.methods.fedpaq import Bits, advanced, moved, movement_slots
-from prowd.methods.movement import mean_movement, scaled_codes
+from prowd.methods.base import Device, ServerState
+from prowd.methods.fedpaq import FedCom
+from prowd.methods.movement import scaled_codes
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import QTensor, Weights
 from prowd.wire import Task, Update
@@ -25,7 +24,7 @@ MEAN, OWN, DELTA = "mean/", "own/", "delta/"
 
 
 @dataclass(frozen=True)
-class FedComGate:
+class FedComGate(FedCom):
     """A local step follows g − δ_n; after a round δ_n ← δ_n + (Δ_n − Δ̄)/steps, with Δ = (w_G − w)/η a movement.
 
     The downlink carries the last round's Δ̄. Δ_n and δ_n stay on the device, in its own width. η is what a unit of
@@ -33,15 +32,8 @@ class FedComGate:
     normalisation by Shift.
     """
 
-    gamma: Annotated[float, Gt(0)] = 10.0
-    bits: Bits = "width"
-
     name: ClassVar[str] = "fedcomgate"
     summary: ClassVar[str] = "FedCOM with a correction of each client's drift"
-
-    def init(self, scene: Scene) -> ServerState:
-        """Start from the shared random model; nothing has moved yet."""
-        return common.initial_state(scene)
 
     def dispatch(self, scene: Scene, state: ServerState, client: ClientSpec) -> Weights:
         """Send Q_{s_n}(w_G), and the last round's mean movement at the client's width."""
@@ -54,20 +46,17 @@ class FedComGate:
         sizes = step_sizes(scene, device.spec.width)
         additions = [(-delta / size).to(scene.device) for delta, size in zip(deltas.values(), sizes, strict=True)]
         model, metrics = common.local_round(scene, task, device, task.weights, correction=lambda _: additions)
-        sent = moved(scene, task, device, model.weights(), self.bits)
+        sent = self.moved(scene, task, device, model.weights())
         kept = {f"{DELTA}{name}": scaled_codes(delta, device.spec.width) for name, delta in deltas.items()}
         own = {f"{OWN}{name}": at_full_pace(sent[name], scene.local.pace(task.round)) for name in deltas}
         device.memory.save(task.round, {**kept, **own})
         return common.reply(task, device, sent, metrics)
 
-    def expects(self, scene: Scene, client: ClientSpec) -> Mapping[str, Slot]:
-        """A movement for every tensor of the model."""
-        return movement_slots(scene, client, self.bits)
-
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """w_G + γ·mean of the movements, which the next downlink carries."""
-        weights = {name: state.model[name] for name in scene.architecture.shapes}
-        return replace(advanced(scene, state, updates, self.gamma), memory=mean_movement(weights, updates))
+        means = common.averages(updates, common.values(updates))
+        memory = {name: means[name] for name in scene.architecture.shapes}
+        return replace(super().aggregate(scene, state, updates), memory=memory)
 
     def _deltas(self, scene: Scene, task: Task, device: Device) -> dict[str, Tensor]:
         """δ_n in units of weights a step: how much further than the mean this client goes, at full pace."""

@@ -11,23 +11,20 @@ from annotated_types import Gt
 from prowd.device.scene import ClientSpec, Scene
 from prowd.methods import common
 from prowd.methods.base import Device, ServerState, Slot
-from prowd.methods.movement import largest_scale, mean_movement, movement, stepped
+from prowd.methods.movement import largest_scale, movement, stepped
 from prowd.methods.notes import weight_notes
-from prowd.numbers.bits import INT2
 from prowd.numbers.quantize import QTensor, Weights
 from prowd.numbers.seeds import generator
 from prowd.wire import Task, Update
 
 __all__ = ["FedCom", "FedPaq"]
 
-Bits = Literal["width", "uplink"]
-
 
 @dataclass(frozen=True)
 class FedPaq:
     """w_G ← w_G + mean Q(w_n − w_G) (Reisizadeh et al., 2020), with Q at the client's width."""
 
-    bits: Bits = "width"
+    bits: Literal["width", "uplink"] = "width"
     """Whether movements travel at the client's width, or at the width in which it would send weights."""
 
     name: ClassVar[str] = "fedpaq"
@@ -44,15 +41,22 @@ class FedPaq:
     def train(self, scene: Scene, task: Task, device: Device) -> Update:
         """Train, and send the movement."""
         model, metrics = common.local_round(scene, task, device, task.weights)
-        return common.reply(task, device, moved(scene, task, device, model.weights(), self.bits), metrics)
+        return common.reply(task, device, self.moved(scene, task, device, model.weights()), metrics)
 
     def expects(self, scene: Scene, client: ClientSpec) -> Mapping[str, Slot]:
-        """A movement for every tensor of the model."""
-        return movement_slots(scene, client, self.bits)
+        """A movement for every tensor that a client receives."""
+        slots = common.uplink_slots(scene, client) if self.bits == "uplink" else common.model_slots(scene, client)
+        return {name: replace(slot, largest_scale=largest_scale(slot.width)) for name, slot in slots.items()}
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """w_G + mean of the movements."""
         return advanced(scene, state, updates, gamma=1.0)
+
+    def moved(self, scene: Scene, task: Task, device: Device, trained: Weights) -> dict[str, QTensor]:
+        """Quantize the way from what was received to what was made of it."""
+        random = generator(scene.seed, "movement", task.round, task.client)
+        slots = self.expects(scene, device.spec)
+        return {name: movement(trained[name], task.weights[name], slot.width, random) for name, slot in slots.items()}
 
 
 @dataclass(frozen=True)
@@ -70,26 +74,10 @@ class FedCom(FedPaq):
         return advanced(scene, state, updates, self.gamma)
 
 
-def movement_slots(scene: Scene, client: ClientSpec, bits: Bits) -> dict[str, Slot]:
-    """A movement for every tensor that a client receives."""
-    ternary = bits == "uplink" and scene.uplink == "ternary" and not client.width.is_float
-    width = INT2 if ternary else client.width
-    slots = common.model_slots(scene, client)
-    largest = largest_scale(width)
-    return {name: replace(slot, width=width, largest_scale=largest) for name, slot in slots.items()}
-
-
-def moved(scene: Scene, task: Task, device: Device, trained: Weights, bits: Bits) -> dict[str, QTensor]:
-    """Quantize the way from what was received to what was made of it."""
-    random = generator(scene.seed, "movement", task.round, task.client)
-    slots = movement_slots(scene, device.spec, bits)
-    return {name: movement(trained[name], task.weights[name], slot.width, random) for name, slot in slots.items()}
-
-
 def advanced(scene: Scene, state: ServerState, updates: Sequence[Update], gamma: float) -> ServerState:
     """Move the shared model by γ times the mean movement."""
-    model = stepped(state.model, mean_movement(state.model, updates), gamma)
-    received = common.received(scene, state.model, updates)
     sent = common.values(updates)
+    model = stepped(state.model, common.averages(updates, sent), gamma)
+    received = common.received(scene, state.model, updates)
     arrived = [stepped(received[update.width], moves, 1.0) for update, moves in zip(updates, sent, strict=True)]
     return replace(state, model=common.rescaled(scene, model), notes=weight_notes(scene, updates, arrived))

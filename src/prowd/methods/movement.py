@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from prowd.methods import common
 from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
-from prowd.numbers.quantize import QTensor, Rate, clip_codes, encode
-from prowd.wire import Update
+from prowd.numbers.quantize import QTensor, Rate, encode
 
 __all__ = [
     "best_ternary",
-    "blended",
     "largest_scale",
-    "mean_movement",
     "movement",
-    "residue",
     "scaled_codes",
     "stepped",
 ]
@@ -49,43 +44,26 @@ def largest_scale(width: Bitwidth) -> float | None:
     return None if width.is_float else 4.0 * width.steps / width.max_code
 
 
-def best_ternary(moved: Tensor, width: Bitwidth, *, full: bool = False) -> QTensor:
-    """The three-level tensor L·t, t in {−1, 0, 1}, nearest to a movement of whole code steps: least squared error.
+def best_ternary(moved: Tensor, width: Bitwidth) -> QTensor:
+    """The three levels L·t, t in {−1, 0, 1}, that say the most of a movement x of whole code steps.
 
-    Entries of at least θ steps become ±L, L being their mean size; the best θ has the largest (Σ|x|)² / count of what
-    it keeps. A device finds it by counting entries of each size. L is sent with 8 bits, as learning rates have them.
-
-    The nearest is shorter than the movement. In full, L is so large that L·t goes as far along x as x itself,
-    ⟨L·t, x⟩ = ‖x‖². Of all t this one then has the least error, too.
+    Entries of at least θ steps become ±L; the best θ has the largest (Σ|x|)² / count of what it keeps, which is the t
+    of the least squared error. A device finds it by counting entries of each size. The nearest L·t would be shorter
+    than x: L is so large that it goes as far along x as x itself, ⟨L·t, x⟩ = ‖x‖². L is sent with 8 bits, as learning
+    rates are.
     """
     size = moved.abs().flatten().to(torch.int64)
     found = torch.bincount(size).double()
-    kept = found.flip(0).cumsum(0).flip(0)  # entries of each size and larger ones
-    total = (found * torch.arange(len(found))).flip(0).cumsum(0).flip(0)
     if len(found) < 2:  # nothing moved
         return QTensor(torch.zeros(moved.shape, dtype=torch.int16), INT2)
+    kept = found.flip(0).cumsum(0).flip(0)  # entries of each size and larger ones
+    total = (found * torch.arange(len(found))).flip(0).cumsum(0).flip(0)
     threshold = 1 + int((total[1:].square() / kept[1:]).argmax())
-    level = float(total[threshold] / kept[threshold])
-    if full:
-        square = float((found * torch.arange(len(found)).square()).sum())
-        level = min(square / float(total[threshold]), float(2 * width.max_code))  # no weight moves further
-    level = Rate.nearest(level).value
+    square = float((found * torch.arange(len(found)).square()).sum())
+    furthest = float(2 * width.max_code)
+    level = Rate.nearest(min(square / float(total[threshold]), furthest)).value
     codes = moved.sign() * (moved.abs() >= threshold)
     return QTensor(codes.to(torch.int16), INT2, level * INT2.steps / width.steps)
-
-
-def blended(received: QTensor, own: QTensor | None, shift: int) -> QTensor:
-    """Codes on the way from what was received to one's own: w + ((own − w) >> shift), rounded towards −∞."""
-    if own is None or not shift:
-        return received
-    sent, had = received.codes.to(torch.int32), own.codes.to(torch.int32)
-    return QTensor((sent + ((had - sent) >> shift)).to(torch.int16), received.width)
-
-
-def residue(moved: Tensor, sent: QTensor, width: Bitwidth) -> QTensor:
-    """What a message leaves unsaid of a movement, in whole code steps that the device can hold."""
-    said = sent.codes.double() * (sent.scale / INT2.steps * width.steps)
-    return QTensor(clip_codes(torch.round(moved - said), width).to(torch.int16), width)
 
 
 def scaled_codes(values: Tensor, width: Bitwidth) -> QTensor:
@@ -95,16 +73,6 @@ def scaled_codes(values: Tensor, width: Bitwidth) -> QTensor:
     largest = float(values.abs().amax()) if values.numel() else 0.0
     exponent = math.ceil(math.log2(largest * width.steps / width.max_code)) if largest else 0
     return QTensor(encode(values.double() / 2.0**exponent, width).to(torch.int16), width, 2.0**exponent)
-
-
-def mean_movement(model: Mapping[str, Tensor], updates: Sequence[Update]) -> dict[str, Tensor]:
-    """Mean of what was sent for each tensor, by the senders' numbers of examples."""
-    means: dict[str, Tensor] = {}
-    for name in model:
-        senders = [update for update in updates if name in update.weights]
-        if senders:
-            means[name] = common.average([update.weights[name].value() for update in senders], common.shares(senders))
-    return means
 
 
 def stepped(model: Mapping[str, Tensor], moved: Mapping[str, Tensor], gamma: float) -> dict[str, Tensor]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,22 +34,23 @@ from prowd.runs.snapshots import Snapshots
 
 __all__ = [
     "Arrays",
-    "ClientsFactory",
+    "Assembly",
     "as_arrays",
     "as_used",
     "assemble",
     "check_same",
+    "elsewhere",
+    "federate",
     "load_data",
     "make_architecture",
-    "make_clients",
     "make_partition",
-    "make_scene",
     "prepare",
-    "slow_kernel",
+    "warn_if_slow",
 ]
 
+log = logging.getLogger(__name__)
+
 Arrays = dict[str, NDArray[Any]]
-WAYS_ON = "the file as it was, or a run in another directory"
 
 
 def as_arrays(data: object) -> Arrays | None:
@@ -80,24 +83,57 @@ def check_same(config: RunConfig, dataset: Dataset) -> RunConfig:
     if config.data_sha256 and config.data_sha256 != digest:
         raise DataError(f"data: {config.data} has content hash {digest}; accepted: {config.data_sha256}, as recorded")
     if config.method_sha256 and config.method_sha256 != code:
-        raise ConfigError(f"method: {config.method} has changed since the run was begun; accepted: {WAYS_ON}")
+        accepted = "the file as it was, or a run in another directory"
+        raise ConfigError(f"method: {config.method} has changed since the run was begun; accepted: {accepted}")
     return config.model_copy(update={"data_sha256": digest, "method_sha256": code})
 
 
-def assemble(
-    config: RunConfig, dataset: Dataset, devices: tuple[ClientSpec, ...] | None = None
-) -> tuple[Federation, Partition]:
+def federate(
+    config: RunConfig, architecture: Architecture, clients: tuple[ClientSpec, ...], buffer: Tensor | None = None
+) -> Federation:
+    """From settings to a scene, a method and a federation of both: for the server, simulated clients and a device.
+
+    The server's own images are the server's alone: whoever else assembles a federation leaves them out.
+    """
+    horizon = config.rounds if config.decay == "cosine" else 0
+    scene = Scene(
+        architecture=architecture,
+        clients=clients,
+        seed=config.seed,
+        uplink=config.uplink,
+        rescale=config.rescale,
+        local=LocalSettings(config.steps, config.batch, config.augment, config.lowbit, config.float32, horizon),
+        buffer=torch.empty(0) if buffer is None else buffer,
+        device=torch.device(config.device),
+        kernel=config.kernel,
+    )
+    check_kernel(scene.kernel, scene.device, scene.architecture)
+    cohort = len(clients) if config.cohort == "all" else config.cohort
+    method = make_method(config.method, config.options)
+    return Federation(scene, method, config.rounds, cohort, config.evaluate_every)
+
+
+class Assembly(NamedTuple):
+    """A federation, and who holds what of its data."""
+
+    federation: Federation
+    dataset: Dataset
+    partition: Partition
+
+    def clients(self, memories: Path, snapshots: Snapshots | None = None) -> Clients:
+        """Its simulated devices."""
+        scene, method = self.federation.scene, self.federation.method
+        return Clients(scene, method, self.dataset, self.partition, memories, snapshots)
+
+
+def assemble(config: RunConfig, dataset: Dataset, devices: tuple[ClientSpec, ...] | None = None) -> Assembly:
     """Decide who holds what of a data set as it is used, and describe the federation; of devices, who they say."""
     widths, partition = parse_mix(config.clients), make_partition(config, dataset)
     clients = devices or tuple(
         ClientSpec(n, width, len(rows)) for n, (width, rows) in enumerate(zip(widths, partition.clients, strict=True))
     )
-    scene = make_scene(config, make_architecture(config, dataset), clients)
-    scene = replace(scene, buffer=to_unit(dataset.x_train[partition.buffer]))
-    cohort = len(clients) if config.cohort == "all" else config.cohort
-    return Federation(
-        scene, make_method(config.method, config.options), config.rounds, cohort, config.evaluate_every
-    ), partition
+    buffer = to_unit(dataset.x_train[partition.buffer])
+    return Assembly(federate(config, make_architecture(config, dataset), clients, buffer), dataset, partition)
 
 
 def make_partition(config: RunConfig, dataset: Dataset) -> Partition:
@@ -112,23 +148,6 @@ def make_partition(config: RunConfig, dataset: Dataset) -> Partition:
         buffer=config.buffer,
         seed=config.seed,
     )
-
-
-def make_scene(config: RunConfig, architecture: Architecture, clients: tuple[ClientSpec, ...]) -> Scene:
-    """The scene as both sides know it: without the server's own images."""
-    horizon = config.rounds if config.decay == "cosine" else 0
-    scene = Scene(
-        architecture=architecture,
-        clients=clients,
-        seed=config.seed,
-        uplink=config.uplink,
-        rescale=config.rescale,
-        local=LocalSettings(config.steps, config.batch, config.augment, config.lowbit, config.float32, horizon),
-        device=torch.device(config.device),
-        kernel=config.kernel,
-    )
-    check_kernel(scene.kernel, scene.device, scene.architecture)
-    return scene
 
 
 def prepare(
@@ -174,46 +193,29 @@ def _with_validation(dataset: Dataset, count: int) -> Dataset:
     return replace(dataset, x_train=x[rest], y_train=y[rest], x_test=x[aside], y_test=y[aside])
 
 
-def make_clients(config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None) -> Clients:
-    """Build the simulated devices."""
-    federation, partition = assemble(config, dataset)
-    return Clients(federation.scene, federation.method, dataset, partition, memories, snapshots)
+def elsewhere(
+    config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None
+) -> Callable[[], Clients]:
+    """What builds the clients anew in a worker process; data that is not in the cache, for all to map, goes with it."""
+    arrays = None if datasets.mapped(config.data) else {name: getattr(dataset, name).numpy() for name in ARRAYS}
+    return partial(_build_again, config, arrays, memories, snapshots)
 
 
-@dataclass(frozen=True)
-class ClientsFactory:
-    """Builds the devices anew in a worker process; data that is not in the cache, for all to map, travels along."""
-
-    config: RunConfig
-    arrays: Arrays | None
-    memories: Path
-    snapshots: Snapshots | None = None
-
-    @classmethod
-    def of(
-        cls, config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None
-    ) -> ClientsFactory:
-        """Prepare the devices of a federation for a journey to another process."""
-        if datasets.mapped(config.data):
-            return cls(config, None, memories, snapshots)
-        return cls(config, {name: getattr(dataset, name).numpy() for name in ARRAYS}, memories, snapshots)
-
-    def __call__(self) -> Clients:
-        """Load the data and build the devices."""
-        if self.arrays is None:
-            dataset = as_used(self.config, datasets.load(self.config.data, verify=False))
-        else:
-            dataset = datasets.from_arrays(**self.arrays, name=self.config.data)
-        return make_clients(self.config, dataset, self.memories, self.snapshots)
+def _build_again(config: RunConfig, arrays: Arrays | None, memories: Path, snapshots: Snapshots | None) -> Clients:
+    if arrays is None:
+        dataset = as_used(config, datasets.load(config.data, verify=False))
+    else:
+        dataset = datasets.from_arrays(**arrays, name=config.data)
+    return assemble(config, dataset).clients(memories, snapshots)
 
 
-def slow_kernel(scene: Scene) -> str | None:
-    """Why clients of at most 8 bits compute with the simulated kernel, where that was not asked for."""
+def warn_if_slow(scene: Scene) -> None:
+    """Say why clients of at most 8 bits compute with the simulated kernel, where that was not asked for."""
     narrow = sorted({str(client.width) for client in scene.clients if client.width.bits <= INT8_BITS})
     reason = why_not_int8(scene.device, scene.architecture) if narrow and scene.kernel != "simulated" else None
-    if reason is None:
-        return None
-    return f"{', '.join(narrow)} clients compute with the simulated kernel, which is slower: no int8 kernel, {reason}"
+    if reason:
+        slower = "clients compute with the simulated kernel, which is slower"
+        log.warning("%s %s: no int8 kernel, %s", ", ".join(narrow), slower, reason)
 
 
 def make_architecture(config: RunConfig, dataset: Dataset) -> Architecture:

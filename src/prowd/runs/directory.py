@@ -22,11 +22,13 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from prowd.errors import RunError
+from prowd.federation.report import RoundReport
 from prowd.files import atomic_write, sha256
 from prowd.methods import ServerState
+from prowd.runs.read import read_lines, read_sessions
 from prowd.runs.roster import Roster
 
-__all__ = ["RunDir", "check_free", "read_lines", "read_sessions", "weights_hash"]
+__all__ = ["RunDir", "check_free", "weights_hash"]
 
 log = logging.getLogger(__name__)
 
@@ -97,9 +99,12 @@ class RunDir:
             file.flush()
             os.fsync(file.fileno())
 
-    def lines(self) -> list[dict[str, Any]]:
-        """The rounds reported so far."""
-        return read_lines(self.path / "rounds.jsonl")
+    def lines(self) -> list[RoundReport]:
+        """The rounds reported so far; a last line that was cut off by a crash is dropped."""
+        lines, damage = read_lines(self.path / "rounds.jsonl")
+        for problem in damage:
+            log.warning("%s: %s", self.path, problem)
+        return lines
 
     def checkpoint(self, state: ServerState) -> None:
         """Save a state; older checkpoints are removed once it is safe."""
@@ -147,10 +152,10 @@ class RunDir:
     def _keep_lines(self, last: int) -> None:
         """Cut rounds.jsonl back to the lines of rounds 1 to ``last``."""
         path = self.path / "rounds.jsonl"
-        kept = [line for line in self.lines() if line["round"] <= last]
-        if [line["round"] for line in kept] != list(range(1, last + 1)):
+        if len(self.lines()) < last:
             raise RunError(f"{path} lacks some of the rounds 1 to {last} that the checkpoint has seen; it was damaged")
-        atomic_write(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
+        kept = path.read_bytes().splitlines()[:last] if path.exists() else []
+        atomic_write(path, b"".join(line + b"\n" for line in kept))
 
     def _load(self, round_: int) -> ServerState:
         path = self._checkpoint(round_)
@@ -177,33 +182,6 @@ class RunDir:
 
     def _checkpoint(self, round_: int) -> Path:
         return self.path / "checkpoints" / f"round-{round_:06d}.safetensors"
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The rounds that a rounds.jsonl reports; a last line that was cut off by a crash is dropped."""
-    found: list[dict[str, Any]] = []
-    for text in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
-            line = None
-        if not isinstance(line, dict) or not isinstance(line.get("round"), int):
-            log.warning("%s: line %d is damaged; it and what follows is dropped", path, len(found) + 1)
-            break
-        found.append(line)
-    return found
-
-
-def read_sessions(path: Path) -> list[dict[str, Any]]:
-    """What a provenance.json says of the sessions that made a run; none where it is not there or damaged."""
-    try:
-        found = json.loads(path.read_text("utf-8"))["sessions"]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        log.warning("%s is damaged: %r", path, error)
-        return []
-    return [session for session in found if isinstance(session, dict)] if isinstance(found, list) else []
 
 
 def check_free(path: Path) -> None:

@@ -19,7 +19,7 @@ from prowd.runs.directory import RunDir
 from prowd.runs.snapshots import Snapshots
 from prowd.wire import Update
 
-__all__ = ["Observers", "Recorder", "RunObserver"]
+__all__ = ["Recorder", "RunObserver"]
 
 
 class RunObserver(Observer):
@@ -36,45 +36,14 @@ class RunObserver(Observer):
         """The run is over, however it ended."""
 
 
-class Observers(RunObserver):
-    """Several observers of the same run, notified in this order."""
-
-    def __init__(self, *observers: RunObserver) -> None:
-        self.observers = observers
-
-    def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
-        """Notify all."""
-        for observer in self.observers:
-            observer.began(config, federation, path, done)
-
-    def replied(self, round_: int, done: int, asked: int) -> None:
-        """Notify all."""
-        for observer in self.observers:
-            observer.replied(round_, done, asked)
-
-    def remarks(self, report: RoundReport) -> Mapping[str, Any]:
-        """The remarks of all."""
-        return {key: value for observer in self.observers for key, value in observer.remarks(report).items()}
-
-    def finished(self, report: RoundReport, state: ServerState) -> None:
-        """Notify all."""
-        for observer in self.observers:
-            observer.finished(report, state)
-
-    def close(self) -> None:
-        """Notify all."""
-        for observer in self.observers:
-            observer.close()
-
-
 @dataclass(frozen=True)
 class Recorder(Observer):
-    """Writes every round down, then notifies another observer."""
+    """Writes every round down, then notifies the other observers in their order."""
 
     rundir: RunDir
     federation: Federation
     snapshots: Snapshots
-    observer: RunObserver
+    observers: Sequence[RunObserver] = ()
 
     def began(self, config: RunConfig, state: ServerState, provenance: Mapping[str, Any]) -> None:
         """Write down by what the run is made from here on, and how its weights begin."""
@@ -86,11 +55,13 @@ class Recorder(Observer):
             raise RunError(f"{self.rundir.path} cannot be written: {error}") from error
         if state.round == 0:
             self.aggregated(state, ())
-        self.observer.began(config, self.federation, self.rundir.path, state.round)
+        for observer in self.observers:
+            observer.began(config, self.federation, self.rundir.path, state.round)
 
     def replied(self, round_: int, done: int, asked: int) -> None:
-        """Notify the other observer."""
-        self.observer.replied(round_, done, asked)
+        """Notify the others."""
+        for observer in self.observers:
+            observer.replied(round_, done, asked)
 
     def aggregated(self, state: ServerState, updates: Sequence[Update]) -> None:
         """Keep samples of the new weights, and of how the first low-bit client's were lifted."""
@@ -105,9 +76,11 @@ class Recorder(Observer):
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
         """Write the round and its checkpoint."""
+        remarks = {key: value for observer in self.observers for key, value in observer.remarks(report).items()}
         try:
-            self.rundir.append({**report.line(), **self.observer.remarks(report)})
+            self.rundir.append({**report.line(), **remarks})
             self.rundir.checkpoint(state)
         except OSError as error:
             raise RunError(f"round {report.round} cannot be saved to {self.rundir.path}: {error}") from error
-        self.observer.finished(report, state)
+        for observer in self.observers:
+            observer.finished(report, state)

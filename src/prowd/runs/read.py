@@ -7,87 +7,37 @@ nothing can be read is an error.
 from __future__ import annotations
 
 import json
+import logging
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from os.path import isdir, isfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from prowd.config.tables import check_depth
 from prowd.errors import ConfigError, RunError
+from prowd.federation.report import RoundReport
 from prowd.numbers.bits import Bitwidth, parse_mix
-from prowd.runs.directory import read_sessions
-from prowd.runs.summary import weighted_mean
+from prowd.runs.summary import latest, weighted_mean
 
-__all__ = ["Absent", "Line", "PlanRecord", "Record", "find_records", "read_plan", "read_record", "run_folders"]
+__all__ = [
+    "PlanRecord",
+    "Record",
+    "find_records",
+    "read_lines",
+    "read_plan",
+    "read_record",
+    "read_sessions",
+    "read_summary",
+    "run_folders",
+]
 
-
-def _measured(found: dict[str, float]) -> dict[str, float]:
-    """Accuracies of widths; what is none, as that of a network that diverged, was not measured."""
-    return {width: value for width, value in found.items() if 0 <= value <= 1 and _is_width(width)}
-
-
-def _is_width(text: str) -> bool:
-    try:
-        return str(Bitwidth.parse(text)) == text
-    except ConfigError:
-        return False
-
-
-Accuracies = Annotated[dict[str, float], AfterValidator(_measured)]
-Count = Annotated[int, Field(ge=0, lt=2**63)]
-Sizes = dict[str, Count]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Absent(_Part):
-    """A client whose work is missing from a round."""
-
-    client: Count
-    width: str
-    reason: str = ""
-    attempt: Count = 0
-
-
-class Accuracy(_Part):
-    """Test accuracy per width, where it was measured."""
-
-    received: Accuracies = {}
-    trained: Accuracies = {}
-
-
-class Traffic(_Part):
-    """Bytes per width; and by client, up and down, which runs of older versions lack."""
-
-    up: Sizes
-    down: Sizes
-    clients: dict[int, tuple[Count, Count]] = {}
-
-
-class Crowd(_Part):
-    """Who was asked, and who was missing."""
-
-    asked: Count = 0
-    lost: list[Absent] = []
-    refused: list[Absent] = []
-
-
-class Line(_Part):
-    """A line of rounds.jsonl."""
-
-    round: Annotated[int, Field(ge=1)]
-    accuracy: Accuracy
-    traffic: Traffic = Field(alias="bytes")
-    clients: Crowd = Crowd()
-    loss: dict[str, float] = {}
-    seconds: float = 0.0
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -96,7 +46,7 @@ class Record:
 
     path: Path
     config: Mapping[str, Any]
-    lines: Sequence[Line]
+    lines: Sequence[RoundReport]
     summary: Mapping[str, Any] | None
     sessions: Sequence[Mapping[str, Any]]
     damage: Sequence[str] = field(default_factory=tuple)
@@ -153,9 +103,7 @@ class Record:
 
     def latest(self, when: str) -> dict[str, float]:
         """The last measured accuracy of each width, "received" or "trained"."""
-        found: dict[str, float] = {}
-        for line in self.lines:
-            found |= getattr(line.accuracy, when)
+        found = latest(self.lines, when)
         return {width: found[width] for width in self.mix or found if width in found}
 
     def average(self, accuracies: Mapping[str, float]) -> float | None:
@@ -189,7 +137,7 @@ def read_plan(folder: Path) -> PlanRecord | None:
 
 def find_records(folder: Path) -> tuple[list[Record], list[str]]:
     """The run that a folder is, or all runs one or two levels down, and what is to be said of unreadable ones."""
-    if not _is_there(folder.is_dir):
+    if not isdir(folder):  # noqa: PTH112 - of a folder that is locked it says no, where Path.is_dir raises
         raise RunError(f"{folder} is not a directory; accepted: that of a run or of a comparison")
     paths = run_folders(folder)
     if not paths:
@@ -209,18 +157,10 @@ def find_records(folder: Path) -> tuple[list[Record], list[str]]:
 
 def run_folders(folder: Path, levels: int = 2) -> list[Path]:
     """The folder itself if it is a run, or else the runs in it, so many levels down; within a run there are none."""
-    if _is_there((folder / "config.toml").is_file):
+    if isfile(folder / "config.toml"):  # noqa: PTH113 - as above
         return [folder]
     inner = sorted(folder.glob("*")) if levels else []
     return [path for place in inner for path in run_folders(place, levels - 1)]
-
-
-def _is_there(check: Callable[[], bool]) -> bool:
-    """Whether something is there that may be looked at; a name may also be too long, or its folder locked."""
-    try:
-        return check()
-    except OSError:
-        return False
 
 
 def read_record(path: Path) -> Record:
@@ -230,14 +170,17 @@ def read_record(path: Path) -> Record:
         check_depth(config)
     except (OSError, ValueError, RecursionError, ConfigError) as error:
         raise RunError(f"{path / 'config.toml'} cannot be read: {error}") from error
-    lines, damage = _read_lines(path / "rounds.jsonl")
-    summary = _read_summary(path / "summary.json", damage)
+    lines, damage = read_lines(path / "rounds.jsonl")
+    summary = read_summary(path / "summary.json", damage)
     return Record(path, config, lines, summary, read_sessions(path / "provenance.json"), damage)
 
 
-def _read_lines(path: Path) -> tuple[list[Line], list[str]]:
-    """The rounds up to the first line that is damaged: what follows may be of another past."""
-    lines: list[Line] = []
+def read_lines(path: Path) -> tuple[list[RoundReport], list[str]]:
+    """The rounds of a rounds.jsonl up to the first line that is damaged, and what is damaged, in words.
+
+    What follows a damaged line is left out, because it may be of another past.
+    """
+    lines: list[RoundReport] = []
     try:
         texts = path.read_bytes().splitlines()
     except FileNotFoundError:
@@ -246,7 +189,7 @@ def _read_lines(path: Path) -> tuple[list[Line], list[str]]:
         return [], [f"rounds.jsonl cannot be read: {error}"]
     for number, text in enumerate(texts, 1):
         try:
-            line = Line.model_validate_json(text)
+            line = RoundReport.model_validate_json(text)
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(map(str, first["loc"]))[:80].encode("unicode_escape").decode()  # whatever is in it
@@ -258,7 +201,20 @@ def _read_lines(path: Path) -> tuple[list[Line], list[str]]:
     return lines, []
 
 
-def _read_summary(path: Path, damage: list[str]) -> Mapping[str, Any] | None:
+def read_sessions(path: Path) -> list[dict[str, Any]]:
+    """What a provenance.json says of the sessions that made a run; none where it is not there or damaged."""
+    try:
+        found = json.loads(path.read_text("utf-8"))["sessions"]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        log.warning("%s is damaged: %r", path, error)
+        return []
+    return [session for session in found if isinstance(session, dict)] if isinstance(found, list) else []
+
+
+def read_summary(path: Path, damage: list[str]) -> dict[str, Any] | None:
+    """What a summary.json says; None where it is not there or damaged, which is added to ``damage``."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:

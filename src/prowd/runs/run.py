@@ -17,7 +17,6 @@ from prowd.config.schema import RunConfig, load_config, validate
 from prowd.config.tables import override
 from prowd.data import Dataset, Progress
 from prowd.device.memory import forget_after
-from prowd.device.scene import Scene
 from prowd.errors import ConfigError, RunError
 from prowd.federation import engine
 from prowd.federation.engine import Federation
@@ -26,15 +25,14 @@ from prowd.federation.processes import available_cores
 from prowd.federation.transport import InProcess, Transport
 from prowd.methods import ServerState, find_method
 from prowd.runs.build import (
-    ClientsFactory,
     as_arrays,
     as_used,
     assemble,
     check_same,
+    elsewhere,
     load_data,
-    make_clients,
     prepare,
-    slow_kernel,
+    warn_if_slow,
 )
 from prowd.runs.directory import RunDir, check_free, weights_hash
 from prowd.runs.observe import Recorder, RunObserver
@@ -43,7 +41,7 @@ from prowd.runs.roster import Roster, mix_of
 from prowd.runs.snapshots import Snapshots
 from prowd.runs.summary import summarise
 
-__all__ = ["RunResult", "Session", "default_workers", "fresh_path", "warn_if_slow"]
+__all__ = ["RunResult", "Session", "default_workers", "fresh_path"]
 
 log = logging.getLogger(__name__)
 REAL = "a run of real devices; accepted: to go on with it on Flower (docs/deploy.md)"
@@ -52,7 +50,7 @@ SIMULATED = "a run of simulated clients; accepted: prowd run --resume"
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a finished run leaves: its directory, its rounds as in rounds.jsonl, its summary, the global weights."""
+    """The results of a run: its directory, its rounds as in rounds.jsonl, its summary, the global weights."""
 
     path: Path
     rounds: list[dict[str, Any]]
@@ -94,7 +92,7 @@ class Session:
         """Make the directory of a run whose configuration is complete and whose data is as it is used."""
         if roster is not None:
             config = config.model_copy(update={"clients": mix_of(client.width for client in roster.clients)})
-        federation, _ = assemble(config, dataset, roster.clients if roster else None)
+        federation = assemble(config, dataset, roster.clients if roster else None).federation
         state = federation.method.init(federation.scene)
         rundir = RunDir.create(out, config.toml())
         if roster is not None:
@@ -135,7 +133,7 @@ class Session:
             raw = load_data(config, as_arrays(data), progress)
             config = check_same(validate(override(config.model_dump(), settings)), raw)
             dataset = as_used(config, raw)
-            federation, _ = assemble(config, dataset, roster.clients if roster else None)
+            federation = assemble(config, dataset, roster.clients if roster else None).federation
             fresh = federation.method.init(federation.scene)
             state = rundir.restore() or fresh
             _check_fits(state, fresh, rundir.path)
@@ -152,56 +150,44 @@ class Session:
             raise
         return cls(config, federation, dataset, rundir, state)
 
-    def run(
-        self, workers: int | None = None, observer: RunObserver | None = None, transport: Transport | None = None
-    ) -> RunResult:
+    def run(self, workers: int | None = None, *observers: RunObserver, transport: Transport | None = None) -> RunResult:
         """Run the rounds that are left; each is on the disk before the next begins.
 
         Clients are simulated by ``workers`` processes, unless there is a transport that reaches them elsewhere.
         """
-        observer = observer or RunObserver()
         began = time.perf_counter()
         try:
             transport = transport or self._transport(default_workers(self.federation) if workers is None else workers)
-            recorder = Recorder(self.rundir, self.federation, self.snapshots, observer)
+            recorder = Recorder(self.rundir, self.federation, self.snapshots, observers)
             recorder.began(self.config, self.state, provenance())
             state = engine.run(self.federation, self.state, transport, recorder)
             lines = self.rundir.lines()
             summary = summarise(self.config, self.federation.scene, lines, weights_hash(state.model))
             summary["session_seconds"] = round(time.perf_counter() - began, 3)
             self.rundir.write_summary(summary)
-            return RunResult(self.rundir.path, lines, summary, state.model)
+            return RunResult(self.rundir.path, [line.line() for line in lines], summary, state.model)
         finally:
             if transport is not None:
                 transport.close()
             self.rundir.release()
-            observer.close()
+            for observer in observers:
+                observer.close()
 
     @property
     def snapshots(self) -> Snapshots:
         """Where samples of weights are kept for figures."""
-        config = self.config
-        entries, cohort = config.snapshot_entries, self.federation.cohort
-        return Snapshots(self.rundir.path / "snapshots", config.snapshots, config.rounds, entries, cohort)
+        config, folder = self.config, self.rundir.path / "snapshots"
+        return Snapshots(folder, config.snapshots, config.rounds, config.snapshot_entries, self.federation.cohort)
 
     def _transport(self, workers: int) -> Transport:
         if workers == 1:
-            return InProcess(make_clients(self.config, self.dataset, self.rundir.memories, self.snapshots))
-        return ProcessPool(workers, ClientsFactory.of(self.config, self.dataset, self.rundir.memories, self.snapshots))
-
-
-def warn_if_slow(scene: Scene) -> None:
-    """Say once, in one line, that the fast kernel can't be had."""
-    reason = slow_kernel(scene)
-    if reason:
-        log.warning(reason)
+            return InProcess(assemble(self.config, self.dataset).clients(self.rundir.memories, self.snapshots))
+        return ProcessPool(workers, elsewhere(self.config, self.dataset, self.rundir.memories, self.snapshots))
 
 
 def default_workers(federation: Federation) -> int:
     """One worker for each core, no more than there are clients; one on an accelerator, which they would share."""
-    if federation.scene.device.type != "cpu":
-        return 1
-    return max(1, min(available_cores(), federation.cohort))
+    return max(1, min(available_cores(), federation.cohort)) if federation.scene.device.type == "cpu" else 1
 
 
 def _check_fits(state: ServerState, fresh: ServerState, path: Path) -> None:

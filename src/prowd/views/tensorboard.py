@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 import time
 from collections import Counter
@@ -18,8 +17,8 @@ from prowd.federation.engine import Federation
 from prowd.federation.report import RoundReport
 from prowd.methods import ServerState
 from prowd.numbers.bits import parse_mix
-from prowd.runs.directory import read_lines
 from prowd.runs.observe import RunObserver
+from prowd.runs.read import read_lines
 from prowd.runs.summary import weighted_mean
 
 __all__ = ["FOLDER", "Scalars", "TensorBoard", "load_writer", "observe_comparison", "write_events"]
@@ -28,14 +27,7 @@ FOLDER = "tensorboard"
 EVENTS = "events.out.tfevents.*"
 ACCURACY = {"trained": "accuracy after training", "received": "accuracy as received"}
 TOTALS = "megabytes so far"
-SECTIONS = {*ACCURACY.values(), "loss", "bytes up", "bytes down", TOTALS, "clients", "round"}
-CHARTS = {
-    "accuracy": list(ACCURACY.values()),
-    "loss": ["loss"],
-    "traffic": ["bytes up", "bytes down", TOTALS],
-    "clients": ["clients"],
-}
-"""What shares a chart in the custom scalars: the sections of each group, one chart for each."""
+SECTIONS = [*ACCURACY.values(), "loss", "bytes up", "bytes down", TOTALS, "clients", "round"]
 
 
 def load_writer() -> Any:
@@ -70,15 +62,16 @@ class TensorBoard(RunObserver):
     def write(self, config: RunConfig, path: Path) -> None:
         """Put what a run's directory holds in the place of older event files."""
         self.folder = self.folder or path / FOLDER
-        lines = read_lines(path / "rounds.jsonl")
+        lines, _ = read_lines(path / "rounds.jsonl")
         self.scalars = Scalars(config.clients)
-        self.clock = time.time() - sum(line["seconds"] for line in lines)
+        self.clock = time.time() - sum(line.seconds for line in lines)
         with self._on_the_disk():
             for old in self.folder.glob(EVENTS):
                 old.unlink()
             self.writer = self.make_writer(str(self.folder))
             self.writer.add_text("configuration", textwrap.indent(config.toml(), "    "), 0)
-            self.writer.add_custom_scalars(_layout())
+            charts = {section: ["Multiline", [f"{section}/.*"]] for section in SECTIONS if section != "round"}
+            self.writer.add_custom_scalars({"by section": charts})
             for line in lines:
                 self._add(line)
             self.writer.flush()
@@ -86,7 +79,7 @@ class TensorBoard(RunObserver):
     def finished(self, report: RoundReport, state: ServerState) -> None:
         """Write the round, at once, for a TensorBoard that is open."""
         with self._on_the_disk():
-            self._add(json.loads(json.dumps(report.line())))
+            self._add(report)
             self.writer.flush()
 
     def close(self) -> None:
@@ -96,11 +89,11 @@ class TensorBoard(RunObserver):
             if writer is not None:
                 writer.close()
 
-    def _add(self, line: Mapping[str, Any]) -> None:
+    def _add(self, line: RoundReport) -> None:
         """A round, at the time at which it would have ended had the run never been stopped."""
-        self.clock += line["seconds"]
+        self.clock += line.seconds
         for tag, value in self.scalars.of(line).items():
-            self.writer.add_scalar(tag, value, line["round"], self.clock)
+            self.writer.add_scalar(tag, value, line.round, self.clock)
 
     @contextmanager
     def _on_the_disk(self) -> Iterator[None]:
@@ -118,19 +111,21 @@ class Scalars:
         self.latest: dict[str, dict[str, float]] = {when: {} for when in ACCURACY}
         self.moved = {"up": 0, "down": 0}
 
-    def of(self, line: Mapping[str, Any]) -> dict[str, float]:
+    def of(self, line: RoundReport) -> dict[str, float]:
         """The scalars of the next round."""
         found: dict[str, float] = {}
         for when, section in ACCURACY.items():
-            found |= _under(section, line["accuracy"][when] | self._average(when, line["accuracy"][when]))
-        found |= _under("loss", line["loss"])
+            measured = getattr(line.accuracy, when)
+            found |= _under(section, measured | self._average(when, measured))
+        found |= _under("loss", line.loss)
         for way in self.moved:
-            self.moved[way] += sum(line["bytes"][way].values())
-            found |= _under(f"bytes {way}", line["bytes"][way])
+            sizes = getattr(line.traffic, way)
+            self.moved[way] += sum(sizes.values())
+            found |= _under(f"bytes {way}", sizes)
         found |= _under(TOTALS, {way: moved / 1e6 for way, moved in self.moved.items()})
-        found |= _under("clients", {what: len(line["clients"][what]) for what in ("lost", "refused")})
-        found |= {_note_tag(path): value for path, value in _numbers(line["notes"])}
-        return found | {"round/seconds": line["seconds"]}
+        found |= _under("clients", {what: len(getattr(line.clients, what)) for what in ("lost", "refused")})
+        found |= {_note_tag(path): value for path, value in _numbers(line.notes)}
+        return found | {"round/seconds": line.seconds}
 
     def _average(self, when: str, measured: Mapping[str, float]) -> dict[str, float]:
         """Of all clients, by the last accuracy of their width, as in summary.json; none where nothing was measured."""
@@ -164,12 +159,6 @@ def write_events(config: RunConfig, path: Path, folder: Path) -> None:
     if not any(file.stat().st_mtime_ns >= last for file in folder.glob(EVENTS)):
         with closing(TensorBoard(folder)) as board:
             board.write(config, path)
-
-
-def _layout() -> dict[str, dict[str, list[Any]]]:
-    return {
-        group: {section: ["Multiline", [f"{section}/.*"]] for section in sections} for group, sections in CHARTS.items()
-    }
 
 
 def _under(section: str, values: Mapping[str, float]) -> dict[str, float]:

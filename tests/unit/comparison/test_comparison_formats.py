@@ -13,7 +13,6 @@ from prowd.comparison import Estimate, Outcome, tabulate
 from prowd.comparison.formats import (
     caption,
     interval,
-    kilobytes,
     runs_csv,
     table_csv,
     table_latex,
@@ -67,11 +66,6 @@ def test_the_csv_table_has_the_numbers_of_the_rows() -> None:
     assert float(lines[1]["average against fedavg ±"]) == pytest.approx(12.7062 * 0.1, abs=1e-4)
 
 
-def test_one_seed_leaves_the_interval_empty() -> None:
-    (line,) = read_csv(table_csv(tabulate(OUTCOMES[:1]), "fedavg"))
-    assert (line["int12"], line["int12 ±"], line["average ±"]) == ("51.1235", "", "")
-
-
 def test_the_csv_of_runs_has_a_line_for_each() -> None:
     lines = read_csv(runs_csv(OUTCOMES))
     assert len(lines) == len(OUTCOMES)
@@ -89,7 +83,8 @@ def test_a_width_that_a_run_lacks_is_an_empty_cell() -> None:
     short = Outcome("local", 0, {"int8": 40.0}, {"int8": 30.0}, 40.0, 30.0, 0.0, 0.0, "ff")
     assert [line["int12 trained"] for line in read_csv(runs_csv([OUTCOMES[0], short]))] == ["51.1235", ""]
     rows = tabulate([OUTCOMES[0], short])
-    assert [line["int12"] for line in read_csv(table_csv(rows, "fedavg"))] == ["51.1235", ""]
+    cells = [(line["int12"], line["int12 ±"]) for line in read_csv(table_csv(rows, "fedavg"))]
+    assert cells == [("51.1235", ""), ("", "")], "one seed has no interval"
     assert "| local | 40.00 | – | – |" in table_markdown(CONFIG, rows, "fedavg")
 
 
@@ -135,10 +130,7 @@ def test_latex_gets_no_bare_underscore_and_only_ascii() -> None:
 )
 def test_the_caption_says_what_was_compared(outcomes: list[Outcome], seeds: str) -> None:
     text = caption(CONFIG, tabulate(outcomes))
-    facts = "tiny: digits, clients int8:3, int12:1, float32:2, 7 rounds, "
-    assert text.startswith(facts + seeds)
-    assert "95 % confidence interval" in text
-    assert text.endswith(f"prowd {prowd.__version__}")
+    assert all(fact in text for fact in ("tiny", "digits", CONFIG.clients, "7 rounds", seeds, prowd.__version__))
 
 
 @pytest.mark.parametrize(
@@ -153,15 +145,6 @@ def test_the_caption_says_what_was_compared(outcomes: list[Outcome], seeds: str)
 def test_differences_have_signs(value: Estimate | None, plain: str, signed: str) -> None:
     assert interval(value) == plain
     assert interval(value, signed=True) == signed
-
-
-def test_bytes_always_have_one_unit() -> None:
-    assert [kilobytes(count) for count in (0, 940.0, 38274.0, 12_345_678)] == [
-        "0.0 kB",
-        "0.9 kB",
-        "38.3 kB",
-        "12,345.7 kB",
-    ]
 
 
 def test_four_files_are_written_over_what_was_there(tmp_path: Path) -> None:

@@ -1,17 +1,31 @@
-"""From runs to rows."""
+"""From runs to rows, and confidence intervals against printed tables of Student's t."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pytest
 
-from prowd.comparison import ComparisonObserver, Outcome, Plan, PlannedRun, Row, collect, make, tabulate
+from prowd.comparison import (
+    ComparisonObserver,
+    Estimate,
+    Outcome,
+    Plan,
+    PlannedRun,
+    Row,
+    collect,
+    estimate,
+    make,
+    tabulate,
+)
 from prowd.config.schema import RunConfig
+from prowd.numbers.bits import Bitwidth
 
 SUMMARY: dict[str, Any] = {
     "rounds": 4,
@@ -54,20 +68,16 @@ def test_a_summary_is_read_in_percent_and_bytes_a_round() -> None:
     ],
 )
 def test_the_gap_is_the_highest_width_minus_the_lowest(trained: dict[str, float], gap: float) -> None:
-    found = rows(outcome("fedavg", 0, trained=trained))["fedavg"].gap
-    assert found is not None
-    assert found.mean == gap
+    (found,) = rows(outcome("fedavg", 0, trained=trained)).values()
+    assert found.gap is not None
+    assert found.gap.mean == gap
+    assert list(found.widths) == sorted(trained, key=Bitwidth.parse), "low widths first"
 
 
 def test_one_width_has_no_gap() -> None:
     assert rows(outcome("fedavg", 0, trained={"int8": 50.0}))["fedavg"].gap is None
     seeds = outcome("fedavg", 0, trained={"int8": 50.0, "float32": 70.0}), outcome("fedavg", 1, trained={"int8": 50.0})
     assert rows(*seeds)["fedavg"].gap is None, "nor have seeds that have one width in common"
-
-
-def test_widths_go_from_low_to_high() -> None:
-    trained = {"float32": 70.0, "int12": 60.0, "int8": 50.0}
-    assert list(rows(outcome("fedavg", 0, trained=trained))["fedavg"].widths) == ["int8", "int12", "float32"]
 
 
 def test_a_row_is_the_mean_over_seeds() -> None:
@@ -105,11 +115,8 @@ def test_a_difference_uses_the_seeds_that_both_have() -> None:
     assert (difference.mean, difference.count) == (2.0, 2)
 
 
-def test_without_a_seed_in_common_there_is_no_difference() -> None:
+def test_without_a_seed_in_common_or_a_baseline_there_is_no_difference() -> None:
     assert rows(outcome("fedavg", 0), outcome("prowd", 1))["prowd"].difference is None
-
-
-def test_without_the_baseline_there_is_no_difference() -> None:
     found = rows(outcome("fedavg", 0), outcome("prowd", 0), baseline="local")
     assert [row.difference for row in found.values()] == [None, None]
 
@@ -156,3 +163,33 @@ def test_a_run_that_measured_nothing_is_a_failure(tmp_path: Path) -> None:
     assert [outcome.seed for outcome in found.outcomes] == [0]
     assert list(found.failures) == ["fedavg-seed1"]
     assert "reports no accuracy" in found.failures["fedavg-seed1"]
+
+
+T_975 = {2: 12.7062, 3: 4.3027, 4: 3.1824, 5: 2.7764, 10: 2.2622, 30: 2.0452, 121: 1.9799}  # by number of values
+
+
+@pytest.mark.parametrize(("count", "quantile"), T_975.items())
+def test_the_quantile_is_that_of_the_tables(count: int, quantile: float) -> None:
+    values = [float(number) for number in range(count)]
+    found = estimate(values)
+    assert found.half is not None
+    assert found.half * math.sqrt(count) / stdev(values) == pytest.approx(quantile, abs=5e-5)
+
+
+def test_five_values_by_hand() -> None:
+    found = estimate([70.0, 71.0, 72.0, 73.0, 74.0])  # s = √2.5, so 2.7764·√0.5
+    assert found.mean == 72.0
+    assert found.half == pytest.approx(1.9632, abs=5e-5)
+
+
+def test_one_value_has_no_interval_and_equal_ones_have_none_to_speak_of() -> None:
+    assert estimate([70.0]) == Estimate(70.0, None, 1)
+    assert estimate([70.0, 70.0, 70.0]) == Estimate(70.0, 0.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "excludes"),
+    [(2.0, 1.9, True), (-2.0, 1.9, True), (2.0, 2.1, False), (-2.0, 2.1, False), (0.0, 0.0, False), (2.0, None, False)],
+)
+def test_an_interval_that_excludes_zero(mean: float, half: float | None, excludes: bool) -> None:
+    assert Estimate(mean, half, 3).excludes_zero is excludes

@@ -78,8 +78,8 @@ class Diary(ComparisonObserver):
         self.entries.append(("ended", run.seed, failure))
 
 
-def runs(count: int, **settings: Any) -> list[PlannedRun]:
-    return [PlannedRun("fedavg", seed, RunConfig(**settings), Path(f"run{seed}")) for seed in range(count)]
+def runs(count: int) -> list[PlannedRun]:
+    return [PlannedRun("fedavg", seed, RunConfig(), Path(f"run{seed}")) for seed in range(count)]
 
 
 def play(monkeypatch: pytest.MonkeyPatch, lines: Callable[[int], list[Message | None]]) -> Stage:
@@ -89,30 +89,28 @@ def play(monkeypatch: pytest.MonkeyPatch, lines: Callable[[int], list[Message | 
 
 
 @pytest.mark.parametrize(
-    ("count", "cores", "cohort", "workers"),
+    ("count", "cores", "workers"),
     [
-        (1, 1, "all", [1]),
-        (3, 1, "all", [1, 1, 1]),
-        (3, 3, "all", [1, 1, 1]),
-        (2, 3, "all", [1, 2]),
-        (2, 4, "all", [2, 2]),
-        (1, 4, "all", [4]),
-        (1, 4, 2, [2]),
-        (4, 3, "all", [1, 1, 1, 3]),  # the last begins when the others are done
+        (0, 2, []),  # nothing to do takes no process
+        (1, 1, [1]),
+        (3, 1, [1, 1, 1]),
+        (3, 3, [1, 1, 1]),
+        (2, 3, [1, 2]),
+        (2, 4, [2, 2]),
+        (1, 4, [4]),
+        (4, 3, [1, 1, 1, 3]),  # the last begins when the others are done
     ],
 )
-def test_runs_share_the_cores(
-    count: int, cores: int, cohort: Any, workers: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_share_the_cores(count: int, cores: int, workers: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     stage = play(monkeypatch, lambda _: [DONE])
-    assert execute(runs(count, cohort=cohort), cores, ComparisonObserver()) == {}
+    assert execute(runs(count), cores, ComparisonObserver()) == {}
     assert stage.workers == workers
     assert all(process.joined and not process.killed for process in stage.processes)
 
 
 def test_no_more_runs_than_cores_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
-    stage = play(monkeypatch, lambda number: [(runner.BEGAN, 0), (runner.AT, 0.5), DONE])
+    stage = play(monkeypatch, lambda number: [("began", 0), ("moved", 0.5), DONE])
 
     class Counter(ComparisonObserver):
         under_way = 0
@@ -130,7 +128,7 @@ def test_no_more_runs_than_cores_are_under_way(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_observer_is_notified_of_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[Message | None] = [(runner.SAID, "a file"), (runner.BEGAN, 2), (runner.AT, 2.5), DONE]
+    lines: list[Message | None] = [("said", "a file"), ("began", 2), ("moved", 2.5), DONE]
     play(monkeypatch, lambda _: lines)
     diary = Diary()
     execute(runs(1), 1, diary)
@@ -138,7 +136,7 @@ def test_the_observer_is_notified_of_everything(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_run_that_fails_leaves_the_others_standing(monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, lambda number: [(runner.FAILED, "too bad")] if number == 1 else [(runner.BEGAN, 0), DONE])
+    play(monkeypatch, lambda number: [(runner.FAILED, "too bad")] if number == 1 else [("began", 0), DONE])
     diary, all_runs = Diary(), runs(3)
     assert execute(all_runs, 1, diary) == {all_runs[1]: "too bad"}
     assert [entry for entry in diary.entries if entry[0] == "ended"] == [
@@ -149,14 +147,14 @@ def test_a_run_that_fails_leaves_the_others_standing(monkeypatch: pytest.MonkeyP
 
 
 def test_a_process_that_dies_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, lambda number: [(runner.BEGAN, 0)] if number == 0 else [])
+    play(monkeypatch, lambda number: [("began", 0)] if number == 0 else [])
     begun, silent = runs(2)
     reason = "its process ended (exit code -9)"
     assert execute([begun, silent], 1, ComparisonObserver()) == {begun: reason, silent: reason}
 
 
 def test_an_interrupt_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = play(monkeypatch, lambda _: [(runner.BEGAN, 0), None])
+    stage = play(monkeypatch, lambda _: [("began", 0), None])
 
     class Impatient(ComparisonObserver):
         def began(self, run: PlannedRun, rounds: int) -> None:
@@ -165,9 +163,3 @@ def test_an_interrupt_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(KeyboardInterrupt):
         execute(runs(3), 2, Impatient())
     assert [(process.killed, process.joined) for process in stage.processes] == [(True, True)] * 2
-
-
-def test_nothing_to_do_takes_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = play(monkeypatch, lambda _: [DONE])
-    assert execute([], 2, ComparisonObserver()) == {}
-    assert stage.processes == []

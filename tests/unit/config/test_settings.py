@@ -38,15 +38,32 @@ def test_a_file_extends_the_file_beside_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('extends = "mine.toml"', "'mine.toml' extends itself, or too many others"),
-        ("extends = 3", "extends: 3 is wrong; accepted: the name of a preset"),
-        ('extends = "tabel1-50-50"', "'tabel1-50-50' is unknown; .*did you mean 'table1-50-50'"),
+        ('extends = "mine.toml"', "^extends: 'mine.toml' "),
+        ("extends = 3", "^extends: 3 "),
+        ('extends = "tabel1-50-50"', "did you mean 'table1-50-50'"),
         ('extends = "gone.toml"', "gone.toml cannot be read"),
+        ('extends = "a\\u0000.toml"', "cannot be read: embedded null byte"),
+        ("rounds = 3\nsteps = \n", "mine.toml is not valid TOML: .*line 2"),
+        ("rounds = " + "1" * 5000, "is not valid TOML"),
+        ("rounds = " + "[" * 5000, "is not valid TOML"),
     ],
+    ids=lambda value: value[:20],
 )
-def test_what_cannot_be_extended_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(write(tmp_path, "mine.toml", text))
+
+
+def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "binary.toml").write_bytes(b'name = "\xff\xfe"\n')
+    for name in ("missing.toml", "folder.toml", "binary.toml"):
+        with pytest.raises(ConfigError, match=f"{name} cannot be read"):
+            load_config(tmp_path / name)
+
+
+def test_a_file_of_another_suffix_can_be_read(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, "mine.conf", "rounds = 7")).rounds == 7
 
 
 def test_a_file_suggests_what_to_compare(tmp_path: Path) -> None:
@@ -59,9 +76,9 @@ def test_a_file_suggests_what_to_compare(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("compare = 3", "compare: 3 is wrong; accepted: a table"),
-        ("[compare]\nmethod = []", r"compare.method: as a key .* accepted: methods, seeds \(did you mean 'methods'"),
-        ('[compare]\nseeds = ["x"]', r"compare.seeds.0: 'x' is wrong; accepted: a valid integer"),
+        ("compare = 3", r"^compare: 3 "),
+        ("[compare]\nmethod = []", r"^compare\.method: .*did you mean 'methods'"),
+        ('[compare]\nseeds = ["x"]', r"^compare\.seeds\.0: 'x' "),
     ],
 )
 def test_a_bad_suggestion_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -113,17 +130,6 @@ def test_the_ablation_is_table_1_with_the_parts_of_prowd(mix: str, tail: str) ->
     assert len(read_suggestion(f"table2{tail}").methods) == 8, "the paper's Table 2 has no FedProx"
 
 
-@pytest.mark.parametrize("text", ["rounds = " + "1" * 5000, "rounds = " + "[" * 5000])
-def test_toml_that_python_cannot_read_is_refused(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is not valid TOML"):
-        load_config(write(tmp_path, "mine.toml", text))
-
-
-def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: embedded null byte"):
-        load_config(write(tmp_path, "mine.toml", 'extends = "a\\u0000.toml"'))
-
-
 @pytest.mark.parametrize(
     ("pair", "value"),
     [
@@ -138,15 +144,12 @@ def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
         ("x=", ""),
         ("x=  crop, flip ", "crop, flip"),
         ("x=" + "[" * 5000, "[" * 5000),
+        ("x=1\ny=2", "1\ny=2"),
     ],
     ids=lambda value: str(value)[:12],
 )
 def test_a_value_is_toml_where_it_is_toml(pair: str, value: object) -> None:
     assert read_pairs([pair]) == {"x": value}
-
-
-def test_a_text_of_two_lines_is_not_two_settings() -> None:
-    assert read_pairs(["x=1\ny=2"]) == {"x": "1\ny=2"}
 
 
 def test_pairs_are_settings_the_last_of_a_name_counts() -> None:
@@ -156,5 +159,5 @@ def test_pairs_are_settings_the_last_of_a_name_counts() -> None:
 
 @pytest.mark.parametrize("pair", ["rounds", "", "=5", "  = 5"])
 def test_what_is_no_pair_is_refused(pair: str) -> None:
-    with pytest.raises(ConfigError, match=f"^'{pair}' is not a setting; accepted: KEY=VALUE, as in rounds=5$"):
+    with pytest.raises(ConfigError, match=f"^'{pair}' .*accepted: KEY=VALUE"):
         read_pairs([pair])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from prowd.data import cache, catalogue, cifar10, fetch, formats, load, verify
-from prowd.data.cache import Arrays, Expected
+from prowd.data.cache import Arrays, Expected, Store
 from prowd.errors import DataError
 
 from . import fakes
@@ -33,7 +33,9 @@ def assert_sound(root: Path) -> None:
 
 
 def test_fetch_stores_what_load_maps(tiny: Path, source: str) -> None:
-    assert fetch("cifar10", source) == tiny / "cifar10"
+    steps: list[str] = []
+    assert fetch("cifar10", source, lambda what, _done, _total: steps.append(what)) == tiny / "cifar10"
+    assert steps == ["decoding", "checking"]
     assert_sound(tiny)
     data = load("cifar10")
     assert (data.name, data.classes, data.image_shape) == ("cifar10", 10, fakes.IMAGE)
@@ -48,6 +50,7 @@ def test_fetch_stores_what_load_maps(tiny: Path, source: str) -> None:
 @pytest.mark.parametrize("files", [fakes.python_files(), fakes.binary_files(), fakes.png_files()])
 @pytest.mark.parametrize("form", ["folder", "tar", "zip", "parent"])
 def test_any_form_in_any_container(tiny: Path, tmp_path: Path, files: Mapping[str, bytes], form: str) -> None:
+    files = {**files, "readme.html": b"not wanted"}
     match form:
         case "folder":
             path = fakes.folder(tmp_path / "given", files)
@@ -69,22 +72,13 @@ def test_local_copies_are_found_without_being_named(tiny: Path, tmp_path: Path, 
     assert all(check.ok for check in verify("cifar10"))
 
 
-def test_progress_is_told(tiny: Path, source: str) -> None:
-    told: list[str] = []
-    fetch("cifar10", source, lambda what, _done, _total: told.append(what))
-    assert told == ["decoding", "checking"]
-
-
 def test_other_contents_are_refused_and_not_kept(tiny: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = fakes.contents()["y_test"].sha256
-    monkeypatch.setitem(cifar10.CONTENTS, "y_test", Expected((6,), "f" * 64))
-    with pytest.raises(DataError, match=f"y_test has sha256 {right}; expected {'f' * 64}"):
-        fetch("cifar10", source)
-    assert names(tiny) == {"cifar10.lock"}
-    monkeypatch.setitem(cifar10.CONTENTS, "x_test", Expected((7, 3, 4, 4), "f" * 64))
-    with pytest.raises(DataError, match=r"x_test is uint8 \(6, 3, 4, 4\); expected uint8 \(7, 3, 4, 4\)"):
-        fetch("cifar10", source)
-    assert names(tiny) == {"cifar10.lock"}
+    for array, shape in (("y_test", (6,)), ("x_test", (7, 3, 4, 4))):
+        contents = {**fakes.contents(), array: Expected(shape, "f" * 64)}
+        monkeypatch.setattr(cifar10, "STORE", Store(cifar10.NAME, contents))
+        with pytest.raises(DataError, match=rf"{array} .*; expected "):
+            fetch("cifar10", source)
+        assert names(tiny) == {"cifar10.lock"}
 
 
 def test_all_failures_are_listed(tiny: Path) -> None:
@@ -92,12 +86,8 @@ def test_all_failures_are_listed(tiny: Path) -> None:
     (tiny / "cifar-10-python.tar.gz").write_bytes(b"damaged")
     with pytest.raises(DataError) as caught:
         load("cifar10")
-    message = str(caught.value)
-    assert "(1) " in message
-    assert "cifar-10-python.tar.gz: cannot be read" in message
-    assert "(2) http://127.0.0.1:9/" in message
-    assert "refused" in message
-    assert "(3) npm: the program npm is not installed" in message
+    for failure in ("cifar-10-python.tar.gz: cannot be read", "(2) http://127.0.0.1:9/", "(3) npm: "):
+        assert failure in str(caught.value)
 
 
 def test_unfetched_data_cannot_be_verified(tiny: Path) -> None:
@@ -131,7 +121,6 @@ def test_damage_is_seen_and_mended(tiny: Path, source: str, caplog: pytest.LogCa
         assert load("cifar10").x_test.numpy().tolist() == fakes.arrays()["x_test"].tolist()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "damaged" in caplog.text
-    assert "fetching it again" in caplog.text
     assert all(check.ok for check in verify("cifar10"))
 
 
@@ -167,10 +156,10 @@ def test_full_disk_leaves_nothing(tiny: Path, source: str, monkeypatch: pytest.M
 def test_reading_needs_no_write_permission(tiny: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fetch("cifar10", source)
 
-    def refused(_name: str) -> None:
+    def refused(_store: Store) -> None:
         raise AssertionError("reading must not take the lock")
 
-    monkeypatch.setattr(cache, "lock", refused)
+    monkeypatch.setattr(Store, "lock", refused)
     assert load("cifar10").classes == 10
     assert fetch("cifar10") == tiny / "cifar10"
 
@@ -193,10 +182,11 @@ WORKER = """
 import sys
 from pathlib import Path
 from prowd.data import cifar10, fetch
+from prowd.data.cache import Store
 from tests.unit.data import fakes
 from tests.unit.data.test_cifar10 import slow_decode
 
-cifar10.CONTENTS, cifar10.decode = fakes.contents(), slow_decode(Path(sys.argv[2]))
+cifar10.STORE, cifar10.decode = Store(cifar10.NAME, fakes.contents()), slow_decode(Path(sys.argv[2]))
 print("ready", flush=True)
 sys.stdin.readline()
 fetch("cifar10", sys.argv[1])

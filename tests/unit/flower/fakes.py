@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
-import logging
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import pytest
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
-from flwr.serverapp import Grid
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
-from flwr.supercore.run import Run
-from flwr.supercore.task_identity import TaskIdentity
 
-from prowd import data
-from prowd.federation import engine
-from prowd.federation.transport import InProcess, Reply
 from prowd.files import sha256
-from prowd.flower import post, roll, server_app, transport
 from prowd.flower.client_app import app
 from prowd.flower.records import TRAIN, Brief, pack_update, unpack_task, unpack_update
-from prowd.flower.settings import ServerSettings
-from prowd.runs.build import make_clients
-from prowd.runs.run import RunResult, Session
-from prowd.wire import Parcel, Update, decode_task, decode_update, encode_update
+from prowd.wire import Update, decode_task, decode_update, encode_update
 
-TINY: dict[str, Any] = {
-    "clients": "int8:2, float32:2",
-    "rounds": 2,
-    "steps": 2,
-    "batch": 8,
-    "width": 0.25,
-    "buffer": 6,
-    "test_examples": 20,
-}
-"""Settings that make a round on the digits a matter of milliseconds."""
-
-WIDTHS = ("int8", "int8", "float32", "float32")
 FIRST = 100
 """Node 100 is client 0, node 101 client 1 and so on."""
 
@@ -73,7 +45,7 @@ class Clock:
 
 
 @dataclass
-class FakeGrid(Grid):
+class FakeGrid:
     """Nodes by number, each with the configuration its operator gave it, and what they do wrong.
 
     ``tricks`` are by node and round (0 is the hello), one for each time it is asked; after them it is honest.
@@ -130,19 +102,6 @@ class FakeGrid(Grid):
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         ready = [number for number in message_ids if number in self.waiting]
         return [self.waiting.pop(number)[1] for number in ready if self.waiting[number][0] <= self.clock.now]
-
-    def set_run(self, run: Run) -> None:
-        raise NotImplementedError
-
-    @property
-    def run(self) -> Run:
-        raise NotImplementedError
-
-    def create_message(self, *arguments: Any, **named: Any) -> Message:
-        raise NotImplementedError
-
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        raise NotImplementedError
 
 
 ANSWERS: dict[str, Message] = {}
@@ -206,97 +165,3 @@ def spoils(spoil: Callable[[bytes], bytes]) -> Trick:
 def alters(alter: Callable[[Update], Update]) -> Trick:
     """Trains, and sends another update that is well-formed."""
     return spoils(lambda data: encode_update(alter(decode_update(data))))
-
-
-# Runs
-
-
-def jumping(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Nobody sleeps, data sets are loaded once, and this is a process of Flower's."""
-    made = Clock()
-    for module in (post, roll, transport, engine):
-        monkeypatch.setattr(module, "time", made)
-    monkeypatch.setattr(data, "load", load)
-    for name in ("_task_id", "_run_id", "_node_id"):
-        monkeypatch.setattr(TaskIdentity, name, 1)
-    return made
-
-
-@contextmanager
-def logging_as_before() -> Iterator[None]:
-    logger = logging.getLogger("prowd")
-    before = list(logger.handlers), logger.level, logger.propagate
-    try:
-        yield
-    finally:
-        logger.handlers[:], logger.level, logger.propagate = before
-
-
-load = functools.cache(data.load)
-
-
-def make_grid(clock: Clock, state: Path, widths: Iterable[str] = WIDTHS, *, thrifty: bool = False) -> FakeGrid:
-    """A node for each width, with its share of the digits."""
-    nodes = {
-        FIRST + n: {"client": n, "width": width, "data": "digits", "state": str(state / str(n))}
-        for n, width in enumerate(widths)
-    }
-    return FakeGrid(clock, nodes, thrifty=thrifty)
-
-
-def server(out: Path | None = None, run: Mapping[str, Any] | None = None, **given: Any) -> ServerSettings:
-    """The settings of a server that begins a run in ``out``; those of the run are in ``run``."""
-    pairs = "; ".join(f"{key}={json.dumps(value)}" for key, value in ({**TINY, **(run or {})}).items())
-    beginning = {"out": str(out), "settings": pairs} if out else {}
-    return ServerSettings.read({"deadline": 60.0, "pause": 5.0, "join": 30.0, **beginning, **given})
-
-
-def serve(grid: FakeGrid, settings: ServerSettings) -> RunResult:
-    with logging_as_before():
-        return server_app.serve(grid, settings)
-
-
-@dataclass(frozen=True)
-class Without:
-    """All clients in this process, except some in some rounds."""
-
-    inner: InProcess
-    absent: frozenset[tuple[int, int]]
-    remote: ClassVar[bool] = False
-
-    def exchange(self, parcels: Mapping[int, Parcel]) -> Iterator[tuple[int, Reply]]:
-        present = {
-            client: parcel
-            for client, parcel in parcels.items()
-            if (client, decode_task(parcel.join()).round) not in self.absent
-        }
-        return self.inner.exchange(present)
-
-    def close(self) -> None: ...
-
-
-@functools.cache
-def expected(*absent: tuple[int, int], **settings: Any) -> str:
-    """The hash of the weights that the same run comes to in one process, without some (client, round)."""
-    with tempfile.TemporaryDirectory() as folder:
-        session = Session.start("quick", {**TINY, **settings}, out=Path(folder) / "run")
-        clients = make_clients(session.config, session.dataset, session.rundir.memories)
-        result = session.run(transport=Without(InProcess(clients), frozenset(absent)))
-    found: str = result.summary["weights_sha256"]
-    return found
-
-
-def weights(result: RunResult) -> str:
-    """The hash of the weights that a run came to."""
-    found: str = result.summary["weights_sha256"]
-    return found
-
-
-def devices(line: Mapping[str, Any]) -> dict[int, tuple[str, str]]:
-    """What a line of rounds.jsonl says of each client: its status and the reason."""
-    return {entry["client"]: (entry["status"], entry.get("reason", "")) for entry in line["devices"]}
-
-
-def absences(line: Mapping[str, Any], kind: str) -> dict[int, str]:
-    """Those that are lost or refused, and the reason."""
-    return {absence["client"]: absence["reason"] for absence in line["clients"][kind]}

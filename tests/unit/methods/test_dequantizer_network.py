@@ -46,10 +46,9 @@ def test_ladder_entry_points() -> None:
     assert [LADDER.entry(width) for width in LADDER.widths] == [0, 1, 2, 3]
     assert LADDER.blocks == 3
     assert LADDER.entry(FLOAT32) == LADDER.blocks
-    LADDER.require([INT2, FLOAT32])
     assert str(LADDER) == "int2, int4, int8, float32"
     with pytest.raises(ConfigError, match="no rung for int6"):
-        LADDER.require([INT2, Bitwidth(6)])
+        LADDER.entry(Bitwidth(6))
 
 
 @pytest.mark.parametrize("text", ["int8", "int8, int8", "float32, int8", "int2, int9, int4"])

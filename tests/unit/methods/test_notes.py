@@ -51,7 +51,7 @@ def test_there_is_no_drift_without_two_sides() -> None:
 
 
 def test_masks_are_noted_once_there_are_any() -> None:
-    method = ProWDSwa(sparsity=1.0)
+    method = ProWDSwa()
     first = method.aggregate(GIVEN, method.init(GIVEN), sent((0, 0, 0, 0), (0, 0, 0, 0)))
     assert first.notes["masks"] == {}
     updates = sent((1, -1, 0, 0), (1, -1, 0, 0))

@@ -67,7 +67,7 @@ def test_networks_that_int8_can_t_compute_are_simulated(name: str, monkeypatch: 
     architecture = with_logits(shape, layers)
     monkeypatch.setattr(kernels, "_why_not_here", lambda: None)
     check_step("auto", 8, architecture)
-    with pytest.raises(ConfigError, match=rf"^kernel: 'int8' can't be had: .*{reason}.*; accepted: auto, simulated$"):
+    with pytest.raises(ConfigError, match=f"^kernel: .*{reason}"):
         check_kernel("int8", torch.device("cpu"), architecture)
 
 

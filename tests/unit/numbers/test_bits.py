@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from prowd.errors import ConfigError
@@ -38,54 +40,22 @@ def test_case_space_and_a_leading_zero_do_not_matter(text: str, width: str) -> N
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        " ",
-        "int",
-        "int0",
-        "int1",
-        "int00",
-        "int17",
-        "int32",
-        "int008",
-        "int9000",
-        "int-8",
-        "int8.0",
-        "int 8",
-        "8",
-        "uint8",
-        "float16",
-        "float64",
-        "float",
-        "float 32",
-        "int8,int4",
-        "int８",
-        "int٨",
-        "int1e1",
-        "int1_0",
-    ],
+    ["", "int", "int1", "int17", "int008", "int-8", "int8.0", "int 8", "8", "uint8", "float16", "int８", "int1_0"],
 )
 def test_errors_name_the_value_and_what_is_accepted(text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=f"{re.escape(repr(text))}.*{ACCEPTED}"):
         Bitwidth.parse(text)
-    assert repr(text) in str(caught.value)
-    assert ACCEPTED in str(caught.value)
 
 
 @pytest.mark.parametrize("bits", [-8, 0, 1, 17, 31, 33, 64])
 def test_unsupported_number_of_bits(bits: int) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=f"{bits} bits.*{ACCEPTED}"):
         Bitwidth(bits)
-    assert f"{bits} bits" in str(caught.value)
-    assert ACCEPTED in str(caught.value)
 
 
 def test_widths_sort_by_bits_and_are_hashable() -> None:
     assert sorted([FLOAT32, Bitwidth(8), INT2]) == [INT2, Bitwidth(8), FLOAT32]
     assert len({Bitwidth(8), Bitwidth(8), FLOAT32}) == 2
-
-
-# --- mixes -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -104,48 +74,23 @@ def test_mix_keeps_the_order_and_repeated_groups(text: str, bits: list[int]) -> 
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "named"),
     [
-        "",
-        " ",
-        ",",
-        "int8:1,",
-        ",int8:1",
-        "int8",
-        "int8:",
-        ":3",
-        "int8=3",
-        "int8:1;int6:1",
-        "int8:-1",
-        "int8:+1",
-        "int8:1.5",
-        "int8:x",
-        "int8:1:1",
-        "5:int8:",
-        "int 8:1",
+        *((text, text) for text in ("", ",", "int8:1,", "int8", "int8:", ":3", "int8=3", "int8:1;int6:1", "int8:-1")),
+        *((text, text) for text in ("int8:1.5", "int8:1:1", "int8:0", "int8:1000001", "int8:999999999")),
+        ("int8:3, int6:0", "int6:0"),
+        ("int8:1000000, int6:1", "int6:1"),
+        ("int17:3", "int17"),
+        ("int8:2,float16:1", "float16"),
+        ("8:3", "8"),
     ],
 )
-def test_what_is_not_a_group(text: str) -> None:
-    with pytest.raises(ConfigError, match="accepted: WIDTH:COUNT") as caught:
-        parse_mix(text)
-    assert str(caught.value).startswith("clients: ")
-    assert repr(text) in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["int1:3", "int17:3", "int8:2,float16:1", "8:3"])
-def test_unknown_width_in_a_mix(text: str) -> None:
+def test_what_is_wrong_in_a_mix_is_named(text: str, named: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_mix(text)
     assert str(caught.value).startswith("clients: ")
-    assert repr(text.rpartition(",")[2].partition(":")[0]) in str(caught.value)
-    assert ACCEPTED in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["int8:0", "int8:3, int6:0", "int8:1000001", "int8:1000000, int6:1", "int8:999999999"])
-def test_counts_out_of_range(text: str) -> None:
-    with pytest.raises(ConfigError, match="accepted: 1 or more a group, 1,000,000 in all") as caught:
-        parse_mix(text)
-    assert repr(text.rpartition(",")[2].strip()) in str(caught.value)
+    assert repr(named) in str(caught.value)
+    assert "accepted: " in str(caught.value)
 
 
 def test_the_largest_federation() -> None:

@@ -53,14 +53,6 @@ def test_scale_multiplies_the_value() -> None:
     assert QTensor(torch.tensor([1.5]), FLOAT32, scale=2.0).value().tolist() == [3.0]
 
 
-def test_float32_stays_as_it_is() -> None:
-    x = torch.tensor([0.1, 7.0])
-    tensor = quantize(x, FLOAT32)
-    assert tensor.width == FLOAT32
-    assert torch.equal(tensor.value(), x)
-    assert ternarize(tensor) is tensor
-
-
 def test_ternary_thresholds_are_at_a_quarter() -> None:
     codes = torch.tensor([-127.0, -33.0, -32.0, 0.0, 31.0, 32.0, 33.0, 96.0, 127.0])
     assert ternary(codes, INT8).tolist() == [-1, -1, 0, 0, 0, 0, 1, 1, 1]

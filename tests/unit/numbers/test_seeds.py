@@ -28,27 +28,9 @@ def test_streams_never_change(key: tuple[int, ...], seed: int, numbers: list[int
 
 
 def test_keys_are_typed_and_framed() -> None:
-    keys: list[tuple[str | int, ...]] = [
-        (),
-        ("",),
-        ("", ""),
-        ("a", "bc"),
-        ("ab", "c"),
-        ("abc",),
-        ("a", "b", "c"),
-        (1,),
-        ("1",),
-        (1, 1),
-        (11,),
-        ("11",),
-        ("int:1",),
-        (1, ""),
-        ("", 1),
-        (-1,),
-        ("-1",),
-        ("a:b",),
-        ("a", ":b"),
-    ]
+    texts = [(), ("",), ("", ""), ("a", "bc"), ("ab", "c"), ("abc",), ("a:b",), ("a", ":b"), ("int:1",)]
+    numbers: list[tuple[str | int, ...]] = [(1,), ("1",), (1, 1), (11,), (1, ""), ("", 1), (-1,), ("-1",)]
+    keys = [*texts, *numbers]
     assert len({stream_seed(0, *key) for key in keys}) == len(keys)
     assert len({stream_seed(seed, *key) for seed in (0, 1) for key in keys}) == 2 * len(keys)
     assert stream_seed(0, "a", 1) != stream_seed(1, "a", 0)

@@ -13,18 +13,17 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-import prowd
 from prowd import __version__
-from prowd.errors import RunError
 from prowd.runs import provenance as room
-from prowd.runs.directory import RunDir, read_sessions
+from prowd.runs.directory import RunDir
 from prowd.runs.provenance import provenance
-from tests.runs import outcome, run_tiny
+from prowd.runs.read import read_sessions
 
 # The command
 
@@ -41,6 +40,7 @@ from tests.runs import outcome, run_tiny
         ([""], "''"),
         (["flwr-serverapp", "--token", "3f9a", "--insecure"], "flwr-serverapp --token HIDDEN --insecure"),
         (["prowd"], "prowd"),
+        ([], "''"),
     ],
 )
 def test_the_command_is_as_it_was_typed(arguments: list[str], typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,16 +63,13 @@ def test_a_package_is_named_as_python_calls_it(tmp_path: Path, monkeypatch: pyte
     assert provenance()["command"] == "python -m outer.inner --only x"
 
 
-def test_without_a_command_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", [])
-    assert provenance()["command"] == "''"
-
-
 # The code
+
+Commit = Callable[[Path], str | None]
 
 
 @pytest.fixture
-def commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], str | None]]:
+def commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Commit]:
     """Asks for the commit of the code in a folder, as if it were that which runs and nothing else were known."""
     for name in list(os.environ):
         if name.startswith("GIT_"):
@@ -108,14 +105,9 @@ def repository(folder: Path, *files: str) -> str:
 CODE = ("src/prowd/__init__.py", "src/prowd/methods/fedavg.py")
 
 
-def test_a_checkout_tells_its_commit(tmp_path: Path, commit: Callable[[Path], str | None]) -> None:
+def test_code_that_differs_from_its_commit_has_a_plus(tmp_path: Path, commit: Commit) -> None:
     made = repository(tmp_path, *CODE)
     assert commit(tmp_path / "src/prowd") == made
-    assert len(made) == 40
-
-
-def test_code_that_differs_from_its_commit_has_a_plus(tmp_path: Path, commit: Callable[[Path], str | None]) -> None:
-    made = repository(tmp_path, *CODE)
     (tmp_path / CODE[1]).write_text("as it is\n", "utf-8")
     assert commit(tmp_path / "src/prowd") == f"{made}+"
     git(tmp_path, "add", ".")
@@ -126,29 +118,24 @@ def test_code_that_differs_from_its_commit_has_a_plus(tmp_path: Path, commit: Ca
     assert str(commit(tmp_path / "src/prowd")).endswith("+"), "also where it is gone"
 
 
-def test_what_is_no_code_of_prowd_does_not_count(tmp_path: Path, commit: Callable[[Path], str | None]) -> None:
+def test_what_is_no_code_of_prowd_does_not_count(tmp_path: Path, commit: Commit) -> None:
     made = repository(tmp_path, *CODE)
     (tmp_path / "README").write_text("as it is\n", "utf-8")
     (tmp_path / "src/prowd/notes.txt").write_text("not in the repository", "utf-8")
     assert commit(tmp_path / "src/prowd") == made
 
 
-@pytest.mark.parametrize("ignored", [True, False])
-def test_an_environment_in_a_repository_of_others_has_none(
-    ignored: bool, tmp_path: Path, commit: Callable[[Path], str | None]
-) -> None:
+def test_an_environment_in_a_repository_of_others_has_none(tmp_path: Path, commit: Commit) -> None:
     repository(tmp_path, "train.py", "__init__.py", "prowd/__init__.py")
-    if ignored:
-        (tmp_path / ".gitignore").write_text(".venv\n", "utf-8")
     installed = tmp_path / ".venv/lib/python3.11/site-packages/prowd"
     installed.mkdir(parents=True)
     (installed / "__init__.py").write_text("", "utf-8")
     assert commit(installed) is None
+    (tmp_path / ".gitignore").write_text(".venv\n", "utf-8")
+    assert commit(installed) is None
 
 
-def test_without_a_repository_there_is_none(
-    tmp_path: Path, commit: Callable[[Path], str | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_repository_there_is_none(tmp_path: Path, commit: Commit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert commit(tmp_path) is None
     git(tmp_path, "init", "-q")
@@ -157,65 +144,41 @@ def test_without_a_repository_there_is_none(
     assert commit(tmp_path) is None, "nor before the first commit"
 
 
-def test_without_git_there_is_none(
-    tmp_path: Path, commit: Callable[[Path], str | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repository(tmp_path, *CODE)
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    assert commit(tmp_path / "src/prowd") is None
-
-
-def test_a_git_that_hangs_holds_nobody_up(
-    tmp_path: Path, commit: Callable[[Path], str | None], monkeypatch: pytest.MonkeyPatch
+def test_without_git_or_with_one_that_hangs_there_is_none(
+    tmp_path: Path, commit: Commit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hangs(command: list[str], *, timeout: float, **_: object) -> None:
         assert timeout <= 10
         raise subprocess.TimeoutExpired(command, timeout)
 
+    repository(tmp_path, *CODE)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path / "nothing"))
+        assert commit(tmp_path / "src/prowd") is None
     monkeypatch.setattr(subprocess, "run", hangs)
-    assert commit(tmp_path) is None
+    assert commit(tmp_path / "src/prowd") is None
 
 
-class Installed:
-    """What pip wrote down of where a package is from."""
-
-    def __init__(self, text: str | None) -> None:
-        self.text = text
-
-    def read_text(self, name: str) -> str | None:
-        assert name == "direct_url.json"
-        return self.text
+FROM_GIT = {"url": "https://example.org/prowd", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}
+EDITABLE = {"url": "file:///home/ada/prowd", "dir_info": {"editable": True}}
 
 
+@pytest.mark.parametrize(
+    "direct_url",
+    [json.dumps(FROM_GIT), json.dumps(EDITABLE), None, "{", "[]", '{"vcs_info": null}', '{"vcs_info": []}', "missing"],
+)
 def test_a_package_installed_from_a_repository_tells_its_commit(
-    tmp_path: Path, commit: Callable[[Path], str | None], monkeypatch: pytest.MonkeyPatch
+    direct_url: str | None, tmp_path: Path, commit: Commit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = repository(tmp_path, *CODE)
-    from_git = {"url": "https://example.org/prowd", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}
-    editable = {"url": f"file://{tmp_path}", "dir_info": {"editable": True}}
-    for text, expected in ((json.dumps(from_git), "c0ffee"), (json.dumps(editable), made), (None, made)):
-        monkeypatch.setattr(importlib.metadata, "distribution", lambda _, text=text: Installed(text))
-        assert commit(tmp_path / "src/prowd") == expected
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "null", '{"vcs_info": null}', '{"vcs_info": []}'])
-def test_a_package_that_is_damaged_stops_nobody(
-    text: str, tmp_path: Path, commit: Callable[[Path], str | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = repository(tmp_path, *CODE)
-    monkeypatch.setattr(importlib.metadata, "distribution", lambda _: Installed(text))
-    assert commit(tmp_path / "src/prowd") == made
-
-
-def test_a_package_that_is_not_installed_may_be_a_checkout(
-    tmp_path: Path, commit: Callable[[Path], str | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(name: str) -> None:
-        raise importlib.metadata.PackageNotFoundError(name)
+    def distribution(name: str) -> SimpleNamespace:
+        if direct_url == "missing":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return SimpleNamespace(read_text={"direct_url.json": direct_url}.__getitem__)
 
     made = repository(tmp_path, *CODE)
-    monkeypatch.setattr(importlib.metadata, "distribution", missing)
-    assert commit(tmp_path / "src/prowd") == made
+    monkeypatch.setattr(importlib.metadata, "distribution", distribution)
+    expected = "c0ffee" if "c0ffee" in str(direct_url) else made
+    assert commit(tmp_path / "src/prowd") == expected, "of a checkout its own; what is damaged stops nobody"
 
 
 # The machine
@@ -252,23 +215,14 @@ def test_neither_the_machine_nor_its_user_is_named(monkeypatch: pytest.MonkeyPat
     [
         ("processor : 0\nmodel name\t: Abacus 3 @ 1 Hz\nmodel name\t: Abacus 4\n", "Abacus 3 @ 1 Hz"),
         ("processor : 0\nBogoMIPS : 48\n", "an abacus"),
-        (None, "an abacus"),
     ],
 )
 def test_the_processor_is_named_where_the_system_tells_it(
-    lines: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+    lines: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(path: Path, encoding: str) -> str:
-        assert (str(path), encoding) == ("/proc/cpuinfo", "utf-8")
-        if lines is None:
-            raise FileNotFoundError
-        return lines
-
-    monkeypatch.setattr(Path, "read_text", read)
+    monkeypatch.setattr(Path, "read_text", lambda *_: lines)
     monkeypatch.setattr(platform, "processor", lambda: "an abacus")
     assert room._processor() == expected
-    monkeypatch.setattr(platform, "processor", lambda: "")
-    assert room._processor() == (expected if lines and "model name" in lines else platform.machine())
 
 
 # The sessions of a run
@@ -276,50 +230,6 @@ def test_the_processor_is_named_where_the_system_tells_it(
 
 def sessions(path: Path) -> list[dict[str, Any]]:
     return read_sessions(path / "provenance.json")
-
-
-def test_a_run_says_where_it_comes_from_before_its_first_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["prowd", "run", "-s", "clients=int8:1, float32:1"])
-    seen: list[dict[str, Any]] = []
-    append = RunDir.append
-
-    def watched(self: RunDir, line: dict[str, Any]) -> None:
-        seen.extend(sessions(self.path))
-        append(self, line)
-
-    monkeypatch.setattr(RunDir, "append", watched)
-    path = run_tiny(tmp_path / "run", rounds=1).path
-    (found,) = sessions(path)
-    assert seen == [found]
-    assert found == {**provenance(), "started": found["started"], "method": "fedavg", "round": 0}
-    assert found["command"] == "prowd run -s 'clients=int8:1, float32:1'"
-    assert json.loads((path / "provenance.json").read_text("utf-8")) == {"sessions": [found]}
-
-
-def test_every_resume_is_a_session_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = run_tiny(tmp_path / "run", rounds=1).path
-    first = sessions(path)
-    monkeypatch.setattr(sys, "argv", ["prowd", "run", "--resume", "here"])
-    monkeypatch.setattr(room, "__version__", "9.9")
-    prowd.run(resume=path, rounds=3, workers=1)
-    prowd.run(resume=path, workers=1)
-    found = sessions(path)
-    assert found[:1] == first
-    assert [session["round"] for session in found] == [0, 1], "one that makes no round is none"
-    assert [session["version"] for session in found] == [__version__, "9.9"]
-    assert found[1]["command"] == "prowd run --resume here"
-
-
-def test_a_run_without_a_single_round_begins_again_at_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(self: RunDir, line: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunDir, "append", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            run_tiny(tmp_path / "run", rounds=1)
-    prowd.run(resume=tmp_path / "run", workers=1)
-    assert [session["round"] for session in sessions(tmp_path / "run")] == [0, 0]
 
 
 def nested(depth: int) -> bytes:
@@ -343,29 +253,8 @@ def test_damage_is_forgotten(damage: bytes, tmp_path: Path) -> None:
     rundir.release()
 
 
-def test_damage_does_not_stop_a_resume(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = run_tiny(tmp_path / "run", rounds=1).path
-    (path / "provenance.json").write_bytes(b'{"sessions": [{"rou')
-    prowd.run(resume=path, rounds=2, workers=1)
-    assert [session["round"] for session in sessions(path)] == [1]
-    assert f"{path / 'provenance.json'} is damaged: " in caplog.text
-    run_tiny(tmp_path / "whole", rounds=2)
-    assert outcome(path) == outcome(tmp_path / "whole")
-
-
-def test_what_is_sound_beside_damage_is_kept(tmp_path: Path) -> None:
+def test_what_is_sound_beside_damage_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert sessions(tmp_path) == []
+    assert caplog.text == "", "none are no damage"
     (tmp_path / "provenance.json").write_text('{"sessions": [{"round": 0}, 7, {"later": []}], "more": 1}', "utf-8")
     assert sessions(tmp_path) == [{"round": 0}, {"later": []}]
-
-
-def test_no_sessions_are_no_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert sessions(tmp_path) == []
-    assert caplog.text == ""
-
-
-def test_a_session_that_cannot_be_written_down_is_an_error(tmp_path: Path) -> None:
-    path = run_tiny(tmp_path / "run", rounds=1).path
-    (path / "provenance.json").unlink()
-    (path / "provenance.json").mkdir()
-    with pytest.raises(RunError, match=rf"^{path} cannot be written: "):
-        prowd.run(resume=path, rounds=2, workers=1)

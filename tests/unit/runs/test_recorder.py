@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,11 +15,12 @@ from prowd.config.schema import Rounds, RunConfig
 from prowd.device.scene import Scene
 from prowd.errors import RunError
 from prowd.federation.engine import Federation
-from prowd.federation.report import RoundReport
+from prowd.federation.report import Accuracy, Attendance, RoundReport, Traffic
 from prowd.methods import FedAvg, Method, ServerState
 from prowd.numbers.bits import FLOAT32
-from prowd.runs.directory import RunDir, read_sessions
+from prowd.runs.directory import RunDir
 from prowd.runs.observe import Recorder, RunObserver
+from prowd.runs.read import read_sessions
 from prowd.runs.snapshots import BLOCKS, MODEL, Snapshots, read_snapshot, server_files
 from prowd.wire import Update
 from tests.unit.scenes import INT4, INT8, scene
@@ -74,11 +74,11 @@ def rundir(tmp_path: Path) -> Iterator[RunDir]:
 
 
 def recorder(
-    rundir: RunDir, method: Method | None = None, rounds: Rounds = "auto", observer: RunObserver | None = None
+    rundir: RunDir, method: Method | None = None, rounds: Rounds = "auto", observers: Sequence[RunObserver] = ()
 ) -> Recorder:
     federation = Federation(MIX, method or FedAvg(), rounds=9, cohort=4)
     snapshots = Snapshots(rundir.path / "snapshots", rounds, federation.rounds)
-    return Recorder(rundir, federation, snapshots, observer or RunObserver())
+    return Recorder(rundir, federation, snapshots, observers)
 
 
 def state(round_: int) -> ServerState:
@@ -90,12 +90,13 @@ def updates(*clients: int) -> list[Update]:
 
 
 def report(round_: int) -> RoundReport:
-    return RoundReport(round_, {}, {}, {}, {}, {}, 4, seconds=1.5)
+    traffic = Traffic(up={}, down={})
+    return RoundReport(round=round_, accuracy=Accuracy(), traffic=traffic, clients=Attendance(asked=4), seconds=1.5)
 
 
 def test_the_beginning_is_written_down_before_the_observer_is_told(rundir: RunDir) -> None:
     diary = Diary(rundir.path)
-    recorder(rundir, observer=diary).began(RunConfig(name="mine"), state(0), {"version": "1"})
+    recorder(rundir, observers=[diary]).began(RunConfig(name="mine"), state(0), {"version": "1"})
     assert diary.entries == [("began", "mine", 9, 0, ["provenance.json", "snapshots/round-000000.safetensors"])]
     assert read_sessions(rundir.path / "provenance.json") == [{"version": "1", "method": "fedavg", "round": 0}]
     assert read_snapshot(server_files(rundir.path / "snapshots")[0]).values[f"{MODEL}fc.weight"].tolist() == [0] * 4
@@ -103,7 +104,7 @@ def test_the_beginning_is_written_down_before_the_observer_is_told(rundir: RunDi
 
 def test_a_resume_is_written_down_and_takes_no_sample(rundir: RunDir) -> None:
     diary = Diary(rundir.path)
-    given = recorder(rundir, observer=diary)
+    given = recorder(rundir, observers=[diary])
     for round_ in (0, 5, 9):
         given.began(RunConfig(), state(round_), {"round": "is not the caller's to say"})
     assert [session["round"] for session in read_sessions(rundir.path / "provenance.json")] == [0, 5], (
@@ -115,7 +116,7 @@ def test_a_resume_is_written_down_and_takes_no_sample(rundir: RunDir) -> None:
 
 def test_a_round_is_on_the_disk_before_the_observer_is_told(rundir: RunDir) -> None:
     diary = Diary(rundir.path)
-    given = recorder(rundir, observer=diary)
+    given = recorder(rundir, observers=[diary])
     given.replied(1, 1, 4)
     given.aggregated(state(1), updates(0, 1))
     assert diary.entries == [("replied", 1, 1, 4)], "of aggregation the observer is not told"
@@ -133,10 +134,26 @@ def test_a_round_is_on_the_disk_before_the_observer_is_told(rundir: RunDir) -> N
             ],
         )
     ]
-    assert rundir.lines() == [{**report(1).line(), "weather": "fine", "seconds": 0}]
+    assert [line.line() for line in rundir.lines()] == [{**report(1).line(), "weather": "fine", "seconds": 0}]
     restored = rundir.restore()
     assert restored is not None
     assert restored.round == 1
+
+
+def test_several_observers_are_notified_in_their_order_and_all_may_remark(rundir: RunDir) -> None:
+    entries: list[tuple[Any, ...]] = []
+
+    class Second(Diary):
+        def remarks(self, report: RoundReport) -> Mapping[str, Any]:
+            return {"wind": "none"}
+
+    both = recorder(rundir, observers=[Diary(rundir.path, entries), Second(rundir.path, entries)])
+    both.began(RunConfig(), state(0), {})
+    both.replied(1, 1, 4)
+    both.finished(report(1), state(1))
+    assert [entry[0] for entry in entries] == ["began", "began", "replied", "replied", "finished", "finished"]
+    (line,) = (found.line() for found in rundir.lines())
+    assert (line["weather"], line["wind"]) == ("fine", "none")
 
 
 @pytest.mark.parametrize(
@@ -174,21 +191,12 @@ def test_a_method_that_lifts_nothing_says_of_whom_to_nobody(rundir: RunDir) -> N
     assert [(one.client, list(one.values)) for one in found] == [(-1, [f"{MODEL}fc.weight"])] * 2
 
 
-def test_an_option_that_is_called_stages_lifts_nothing(rundir: RunDir) -> None:
-    @dataclass(frozen=True)
-    class Staged(FedAvg):
-        stages: int = 3
-
-    recorder(rundir, Staged()).aggregated(state(1), updates(1))
-    assert read_snapshot(server_files(rundir.path / "snapshots")[1]).client == -1
-
-
 def test_a_disk_that_is_full_is_an_error_that_names_the_round(rundir: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     diary = Diary(rundir.path)
-    given = recorder(rundir, observer=diary)
+    given = recorder(rundir, observers=[diary])
     for part in ("append", "checkpoint"):
         with monkeypatch.context() as patch:
             patch.setattr(RunDir, part, full)
@@ -200,14 +208,3 @@ def test_a_disk_that_is_full_is_an_error_that_names_the_round(rundir: RunDir, mo
     with pytest.raises(RunError, match=rf"^{rundir.path} cannot be written: .*No space left on device$"):
         given.began(RunConfig(), state(0), {})
     assert diary.entries == [], "what is not saved has not happened"
-
-
-def test_a_observer_that_does_nothing_adds_nothing(rundir: RunDir) -> None:
-    given = recorder(rundir)
-    given.began(RunConfig(), state(0), {})
-    given.replied(1, 1, 4)
-    given.aggregated(state(1), updates(0))
-    given.finished(replace(report(1), up_by_client={2: 30}, down_by_client={0: 7, 2: 9}), state(1))
-    (line,) = [json.loads(text) for text in (rundir.path / "rounds.jsonl").read_text("utf-8").splitlines()]
-    assert line["bytes"] == {"up": {}, "down": {}, "clients": {"0": [0, 7], "2": [30, 9]}}
-    assert set(line) == set(report(1).line())

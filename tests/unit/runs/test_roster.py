@@ -55,40 +55,21 @@ def test_a_mix_is_short() -> None:
     assert mix_of([INT8, INT8, FLOAT32, INT8, INT4]) == "int8:2, float32:1, int8:1, int4:1"
 
 
+PARTS = (slice(None, None, -1), slice(1, None))  # the wrong way round, and without the first
+
+
 @pytest.mark.parametrize(
-    ("values", "message"),
+    "values",
     [
-        (written(format=2), "devices.json: format 2; accepted: 1"),
-        (written(devices=[]), "not numbered from 0 up"),
-        (written(devices=written()["devices"][::-1]), "not numbered from 0 up, .*; it was damaged"),
-        (written(devices=written()["devices"][1:]), "not numbered from 0 up"),
-        (written(devices=written()["devices"] * 2), "not numbered from 0 up"),
-        (written(devices=3), "devices.json cannot be read"),
-        (written(devices=[3]), "devices.json cannot be read"),
-        ({"format": 1}, "devices.json cannot be read"),
-        ({}, "devices.json cannot be read"),
-        ([], "devices.json cannot be read"),
-        (None, "devices.json cannot be read"),
-        (device(width="int99"), "devices.json cannot be read"),
-        (device(client="x"), "devices.json cannot be read"),
-        (device(examples=None), "devices.json cannot be read"),
+        written(format=2),
+        *(written(devices=devices) for devices in ([], 3, [3], *(written()["devices"][part] for part in PARTS))),
+        written(devices=written()["devices"] * 2),
+        *({"format": 1}, {}, [], None, device(width="int99"), device(client="x"), device(examples=None)),
     ],
 )
-def test_what_is_damaged_is_named(values: object, message: str) -> None:
-    with pytest.raises(RunError, match=message.replace("devices.json", r"devices\.json")):
+def test_what_is_damaged_is_named(values: object) -> None:
+    with pytest.raises(RunError, match=r"^devices\.json"):
         decode(values)
-
-
-@pytest.mark.parametrize("cut", [0, 1, 20, -1])
-def test_a_file_that_was_cut_off(cut: int) -> None:
-    with pytest.raises(RunError, match=r"devices\.json cannot be read"):
-        Roster.decode(SMALL.encode()[:cut], "devices.json")
-
-
-@pytest.mark.parametrize("data", [b"\xff\xfe", b"\0", b"nan"])
-def test_a_file_of_anything(data: bytes) -> None:
-    with pytest.raises(RunError, match=r"devices\.json cannot be read"):
-        Roster.decode(data, "devices.json")
 
 
 @given(st.binary())
@@ -115,15 +96,12 @@ def test_any_field_is_read_or_a_run_error(field: str, value: object) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"[" * 100_000,
-        json.dumps(device(width=8)).encode(),
-        json.dumps(device(width=None)).encode(),
-        json.dumps(device(examples=float("inf"))).encode(),
-        json.dumps(device(examples=-5)).encode(),
-        json.dumps(device(examples=2.5)).encode(),
+        *(b"[" * 100_000, b"\xff\xfe", b"\0", b"nan", *(SMALL.encode()[:cut] for cut in (0, 1, 20, -1))),
+        *(json.dumps(device(width=width)).encode() for width in (8, None)),
+        *(json.dumps(device(examples=count)).encode() for count in (float("inf"), -5, 2.5)),
         json.dumps(written(run=5)).encode(),
     ],
-    ids=["deep", "width", "no width", "infinite", "negative", "broken", "run"],
+    ids=lambda data: repr(data[:20]),
 )
 def test_odd_damage_is_named(data: bytes) -> None:
     with pytest.raises(RunError, match=r"devices\.json"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -93,7 +91,7 @@ def test_the_spare_pattern_is_refused(width: Bitwidth) -> None:
         unpack(packed, width, 2)
 
 
-@pytest.mark.parametrize("byte", range(243, 256))
+@pytest.mark.parametrize("byte", [243, 255])
 def test_base_3_ends_at_242(byte: int) -> None:
     with pytest.raises(WireError, match="code 5 is no number of int2"):
         unpack(bytes([242, byte]), INT2, 10)
@@ -124,14 +122,3 @@ def test_padding_is_zero(width: Bitwidth) -> None:
 def test_length_is_exact(width: Bitwidth, change: int) -> None:
     with pytest.raises(WireError, match=f"for 7 codes of {width}"):
         unpack(bytes(packed_size(7, width) + change), width, 7)
-
-
-@pytest.mark.parametrize("width", [INT2, Bitwidth(6), Bitwidth(8), Bitwidth(16)], ids=str)
-def test_speed(width: Bitwidth) -> None:
-    """13 million codes take about 0.05 s each way; the bound leaves room for a busy machine."""
-    codes = (np.arange(13_000_000) % width.levels - width.max_code).astype(np.int16)
-    start = time.perf_counter()
-    packed = pack(codes, width)
-    middle = time.perf_counter()
-    unpack(packed, width, codes.size)
-    assert max(middle - start, time.perf_counter() - middle) < 1.5

@@ -1,20 +1,18 @@
-"""Messages: round trips by example, and one hostile message for each rule; the builders below know the format too."""
+"""Messages: one hostile message for each rule; the builders below know the format too. Round trips: properties."""
 
 from __future__ import annotations
 
 import struct
 import tracemalloc
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
 from prowd.errors import WireError
 from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
-from prowd.numbers.quantize import QTensor, Weights, quantize
+from prowd.numbers.quantize import QTensor, Weights
 from prowd.wire.messages import (
     MAX_ELEMENTS,
     MAX_SCALARS,
@@ -88,31 +86,13 @@ def test_the_second_writer_agrees() -> None:
     assert encode_update(update(w=tensor(-127, 127))) == expected
 
 
-def test_task_round_trip() -> None:
-    weights = {"b": tensor(1, 0, -1, width=INT2), "a": QTensor(torch.tensor(2.5), FLOAT32), "é": tensor(scale=0.1)}
-    task = Task(2**32 - 1, 2**64 - 1, 0, weights, {"rate": 0.1, "mu": -1e300, "steps": 200})
-    parcel = encode_task(task)
-    data = parcel.join()
-    again = decode_task(data)
-    assert (again.round, again.seed, again.client) == (task.round, task.seed, task.client)
-    assert list(again.settings.items()) == [("rate", 0.1), ("mu", -1e300), ("steps", 200.0)]
-    assert_same(again.weights, weights)
-    assert len(parcel) == len(data)
-
-
-def test_update_round_trip() -> None:
-    sent = update(w=tensor(5, -5, scale=1 / 3))
-    again = decode_update(encode_update(sent))
-    assert_same(again.weights, sent.weights)
-    assert replace(again, weights={}) == replace(sent, weights={})
-
-
 def test_a_body_is_shared() -> None:
     weights = {"w": tensor(1, 2, 3)}
     shared = encode_weights(weights)
     first, second = (encode_task(Task(1, 2, client, weights), shared) for client in (4, 5))
     assert first.body is second.body
     assert encode_task(Task(1, 2, 4, weights)).join() == first.join()
+    assert len(first) == len(first.join())
     assert decode_task(second.join()).client == 5
 
 
@@ -243,46 +223,6 @@ def test_as_many_empty_tensors_as_allowed_stay_small() -> None:
     tracemalloc.stop()
 
 
-def sick(value: Any, width: Bitwidth = INT8, dtype: torch.dtype = torch.int16, scale: Any = 1.0) -> Callable[[], bytes]:
-    return lambda: encode_weights({"w": QTensor(torch.tensor(value, dtype=dtype), width, scale)})
-
-
-@pytest.mark.parametrize(
-    ("send", "error"),
-    [
-        (sick([1], dtype=torch.int8), "tensor 'w': codes are torch.int8; accepted: torch.int16 for int8"),
-        (sick([1.0], dtype=torch.float32), "accepted: torch.int16"),
-        (sick([1.0], dtype=torch.bfloat16), "accepted: torch.int16"),
-        (sick([1.0], FLOAT32, torch.float64), "accepted: torch.float32 for float32"),
-        (sick([128]), "tensor 'w': codes 128 to 128; accepted: ±127 for int8"),
-        (sick([-2], INT2), "accepted: ±1 for int2"),
-        (sick([-32768], Bitwidth(16)), "accepted: ±32767"),
-        (sick([1], scale=0.0), "tensor 'w': scale is 0.0"),
-        (sick([1], scale=float("inf")), "scale is inf"),
-        (sick([1], scale=None), "scale is None"),
-        (sick([[[[[[[[[1]]]]]]]]]), "9 dimensions; accepted: up to 8"),
-        (lambda: encode_weights({"w": QTensor(torch.zeros((0, 2**32), dtype=torch.int16), INT8)}), "dimension is 429"),
-        (lambda: encode_weights({"": tensor(1)}), "name '' takes 0 bytes"),
-        (lambda: encode_weights({"é" * 128: tensor(1)}), "takes 256 bytes; accepted: 1 to 255"),
-        (lambda: encode_weights({"\ud800": tensor(1)}), "not Unicode text"),
-        (lambda: encode_weights({f"{at}": tensor() for at in range(MAX_TENSORS + 1)}), "4097 tensors; accepted"),
-        (lambda: encode_task(Task(-1, 0, 0, {})).join(), "round is -1; accepted: whole numbers from 0 to 4294967295"),
-        (lambda: encode_task(Task(2**32, 0, 0, {})).join(), "round is 4294967296"),
-        (lambda: encode_task(Task(0, 2**64, 0, {})).join(), "seed is"),
-        (lambda: encode_task(Task(0, 0, 2**32, {})).join(), "client is"),
-        (lambda: encode_task(Task(1.5, 0, 0, {})).join(), "round is 1.5"),  # type: ignore[arg-type]
-        (lambda: encode_task(Task(0, 0, 0, {}, {"eta": 10**400})).join(), "eta is 1000"),
-        (lambda: encode_task(Task(0, 0, 0, {}, {"eta": 2**53 + 1})).join(), "that a double holds"),
-        (lambda: encode_task(Task(0, 0, 0, {}, {"eta": "1"})).join(), "eta is '1'"),  # type: ignore[dict-item]
-        (lambda: encode_task(Task(0, 0, 0, {}, {f"{at}": 0 for at in range(1025)})).join(), "1025 scalars"),
-        (lambda: encode_update(replace(update(), num_examples=-5)), "num_examples is -5"),
-    ],
-)
-def test_nothing_sick_leaves(send: Callable[[], bytes], error: str) -> None:
-    with pytest.raises(WireError, match=error):
-        send()
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_what_diverged_can_be_sent_and_is_refused(value: float) -> None:
     weights = {"w": QTensor(torch.tensor([0.0, value]), FLOAT32)}
@@ -290,9 +230,3 @@ def test_what_diverged_can_be_sent_and_is_refused(value: float) -> None:
         decode_update(encode_update(replace(update(), weights=weights)))
     with pytest.raises(WireError, match="loss is"):
         decode_update(encode_update(replace(update(), metrics={"loss": value})))
-
-
-def test_real_weights_of_every_width() -> None:
-    values = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(0)) * 0.4
-    weights = {f"{bits}": quantize(values, Bitwidth(bits)) for bits in (*range(2, 17), 32)}
-    assert_same(decode_update(encode_update(update(**weights))).weights, weights)

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from prowd.device.scene import ClientSpec, Scene
 from prowd.errors import ConfigError
-from prowd.methods.base import Notes, ServerState, Slot
+from prowd.methods.base import ServerState, Slot
+from prowd.methods.notes import figure
 from prowd.methods.prowd.dequantizer import (
     Dequantizer,
     DequantizerSettings,
     Ladder,
-    Losses,
     Net,
     dequantize,
     dequantize_in_stages,
@@ -25,13 +25,11 @@ from prowd.numbers.quantize import QTensor, Weights
 from prowd.numbers.seeds import generator
 from prowd.wire import Update
 
-__all__ = ["LAST", "PHI", "Lifter", "loss_notes"]
+__all__ = ["LAST", "PHI", "Lifter"]
 
 PHI, LAST = "phi/", "last/"  # where the server's memory keeps φ, and the last round's weights
 
 Memory = Mapping[str, Tensor]
-Sent = Mapping[Bitwidth, Mapping[str, Tensor]]
-"""What the clients of each width received."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,6 @@ class Lifter:
     scene: Scene
     ladder: Ladder
     settings: DequantizerSettings
-    informed: bool = False
-    """Whether φ reads what a client was sent beside what came back, and learns from both ends of a client's way."""
 
     def begin(self, widths: Sequence[Bitwidth]) -> dict[str, Tensor]:
         """The memory of an untrained φ, for weights that arrive in ``widths``."""
@@ -50,34 +46,30 @@ class Lifter:
             raise ConfigError(
                 "buffer: 0 images for the server to distill with; accepted: 1 or more, or dequantizer.lam=0"
             )
-        self.ladder.require(widths)
+        for width in widths:
+            self.ladder.entry(width)  # or says which it lacks
         return _under(PHI, self._untrained().state())
 
-    def fit(self, memory: Memory, nets: Sequence[Net], round_: int) -> tuple[dict[str, Tensor], Losses]:
-        """Algorithm 2, going on from the φ in memory; returns the memory of the fitted one."""
-        phi = self._phi(memory)
-        losses = fit(phi, nets, self.scene.buffer, generator(self.scene.seed, "phi", round_))
-        return _under(PHI, phi.state()), losses
-
     def fitted(self, state: ServerState, nets: Sequence[Net]) -> ServerState:
-        """The state with φ fitted to some networks, for the round that is being made."""
-        memory, losses = self.fit(state.memory, nets, state.round + 1)
-        return replace(state, memory={**state.memory, **memory}, notes={**state.notes, "phi": loss_notes(losses)})
+        """The state after Algorithm 2 on some networks, going on from its φ, for the round that is being made."""
+        phi = self._phi(state.memory)
+        losses = fit(phi, nets, self.scene.buffer, generator(self.scene.seed, "phi", state.round + 1))
+        notes = {"recon": [figure(loss) for loss in losses.recon], "distill": [figure(loss) for loss in losses.distill]}
+        memory = {**state.memory, **_under(PHI, phi.state())}
+        return replace(state, memory=memory, notes={**state.notes, "phi": notes})
 
-    def lift(self, memory: Memory, updates: Sequence[Update], sent: Sent | None = None) -> list[dict[str, Tensor]]:
-        """w_n ← φ(w_n) of all clients; an informed φ needs what each width was sent."""
-        phi, architecture = self._phi(memory), self.scene.architecture
-        known = [sent[update.width] if sent else None for update in updates]
-        return [dequantize(phi, architecture, u.weights, beside) for u, beside in zip(updates, known, strict=True)]
+    def lift(self, memory: Memory, updates: Sequence[Update]) -> list[dict[str, Tensor]]:
+        """w_n ← φ(w_n) of all clients."""
+        phi = self._phi(memory)
+        return [dequantize(phi, self.scene.architecture, update.weights) for update in updates]
 
     def stages(self, memory: Memory, update: Update) -> list[dict[str, Tensor]]:
         """A client's weights as they came, and after each block of φ that they pass; nothing if they pass none."""
         return dequantize_in_stages(self._phi(memory), self.scene.architecture, update.weights)
 
-    def nets(self, updates: Sequence[Update], sent: Sent | None = None) -> list[Net]:
+    def nets(self, updates: Sequence[Update]) -> list[Net]:
         """The networks of a round, as φ learns from them."""
-        nets = [self._net(update.weights) for update in updates]
-        return [replace(n, sent=sent[u.width]) for n, u in zip(nets, updates, strict=True)] if sent else nets
+        return [self._net(update.weights) for update in updates]
 
     def remember(self, updates: Sequence[Update]) -> dict[str, Tensor]:
         """A memory of the weights that have something to teach: those above the foot of the ladder."""
@@ -108,15 +100,7 @@ class Lifter:
         return phi
 
     def _untrained(self) -> Dequantizer:
-        return Dequantizer(self.ladder, self.settings, self.scene.seed, informed=self.informed)
-
-
-def loss_notes(losses: Losses) -> Notes:
-    """φ's losses, epoch by epoch."""
-    return {
-        "recon": [round(loss, 6) for loss in losses.recon],
-        "distill": [round(loss, 6) for loss in losses.distill],
-    }
+        return Dequantizer(self.ladder, self.settings, self.scene.seed)
 
 
 def _under(prefix: str, tensors: Memory) -> dict[str, Tensor]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Le
+import torch
+from annotated_types import Gt, Le
 from torch import Tensor
 
 from prowd.device.scene import ClientSpec, Scene
-from prowd.errors import ConfigError
 from prowd.methods import common
-from prowd.methods.base import Device, ServerState, Slot
-from prowd.methods.notes import weight_notes
+from prowd.methods.base import Device, Notes, ServerState, Slot
+from prowd.methods.notes import figure, weight_notes
 from prowd.methods.prowd.dequantizer import DequantizerSettings, Ladder
 from prowd.methods.prowd.lifting import LAST, Lifter
-from prowd.methods.prowd.masking import mask_notes, masked_mean, one_mask, tensor_masks
-from prowd.methods.prowd.selection import Mask, select
+from prowd.methods.prowd.mask import Mask, select
 from prowd.numbers.quantize import Weights
 from prowd.wire import Task, Update
 
@@ -37,28 +35,13 @@ class ProWD:
     dequantizer: DequantizerSettings = field(default_factory=DequantizerSettings)
     fit: Literal["inline", "concurrent"] = "inline"
     """When φ is fitted: on a round's weights before it is used on them, or on the last round's while clients train."""
-    sparsity: Annotated[float, Ge(0), Le(1)] = 0.2
-    """Largest share of entries that a mask may drop: the paper disregards "a few outliers" (docs/fidelity.md)."""
-    sparsity_of: Literal["all", "moved"] = "all"
-    """Whether it is a share of all entries, or of those that moved: of averages of three levels, that is few."""
     tau: Annotated[float, Gt(0), Le(1)] = 1.0
-    """Largest share of entries that a mask may keep."""
-    scope: Literal["tensor", "global"] = "tensor"
-    """Whether each tensor has a mask of its own, or one optimisation decides for all."""
-    zeros: Literal["drop", "keep"] = "drop"
-    """What becomes of entries that did not move at all, which leave the cosine as it is; drop: as sparsity allows."""
-    combine: Literal["mean", "literal"] = "mean"
-    """mean: Σ c_n⊙w_n / Σ c_n entry by entry; literal: 1/M·Σ c_n⊙w_n, which shrinks what is masked."""
+    """Largest share of a tensor's entries that a mask may keep: the paper's bound |c| ≤ τ."""
 
     name: ClassVar[str] = "prowd"
     summary: ClassVar[str] = "dequantize low-bit weights, keep what moves with the high-bit ones"
     dequantizes: ClassVar[bool] = True
     selects: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.sparsity + self.tau < 1 - 1e-9:
-            found = f"a mask keeps at most {self.tau:g} of the entries"
-            raise ConfigError(f"options.sparsity: {self.sparsity:g}, but {found}; accepted: 1 − tau or more")
 
     def init(self, scene: Scene) -> ServerState:
         """Start from the shared random model and a fresh φ."""
@@ -93,14 +76,13 @@ class ProWD:
         """Lines 9 to 11 of Algorithm 1."""
         state, values = self._lift(scene, state, updates)  # 9: w_n ← φ(w_n)
         averages, masks = self._select(scene, state, updates, values)  # 10: c*, Eq. 8
-        literal = self.combine == "literal"
-        means = masked_mean(scene, updates, values, masks, literal=literal)  # 11: w_G ← Σ c_n⊙w_n, Eq. 9
+        means = _masked_mean(scene, updates, values, masks)  # 11: w_G ← Σ c_n⊙w_n, Eq. 9
         explained = weight_notes(scene, updates, common.values(updates), values)
         return replace(
             state,
             model=common.rescaled(scene, {**state.model, **means}),
             memory={**state.memory, **averages},
-            notes={**state.notes, **explained, "masks": mask_notes(masks)},
+            notes={**state.notes, **explained, "masks": _mask_notes(masks)},
         )
 
     def lift_in_stages(self, scene: Scene, state: ServerState, update: Update) -> list[dict[str, Tensor]]:
@@ -144,15 +126,8 @@ class ProWD:
         return now, self.masks(scene, state, low, high)
 
     def masks(self, scene: Scene, state: ServerState, low: Values, high: Values) -> dict[str, Mask]:
-        """Eq. 8, from how far the averages of the two sides have moved; for other rules, a method may have its own."""
-        solve = partial(
-            select,
-            tau=self.tau,
-            sparsity=self.sparsity,
-            of_moved=self.sparsity_of == "moved",
-            keep_zeros=self.zeros == "keep",
-        )
-        return (tensor_masks if self.scope == "tensor" else one_mask)(low, high, solve)
+        """Eq. 8 of each tensor, from how far the averages of the two sides moved; a variant may have another rule."""
+        return {name: select(low[name], high[name], self.tau) for name in low}
 
 
 @dataclass(frozen=True)
@@ -171,3 +146,33 @@ class ProWDSwa(ProWD):
     name: ClassVar[str] = "prowd-swa"
     summary: ClassVar[str] = "ProWD's selective aggregation alone"
     dequantizes: ClassVar[bool] = False
+
+
+def _masked_mean(
+    scene: Scene, updates: Sequence[Update], values: Sequence[Values], masks: Mapping[str, Mask]
+) -> dict[str, Tensor]:
+    """Σ c_n⊙w_n / Σ c_n of each tensor over those that sent it: of low-bit clients counts what their mask keeps."""
+    means = common.averages(updates, values)
+    shares = common.shares(updates)
+    for name, mask in masks.items():
+        kept = mask.kept.double()
+        total, weight = torch.zeros_like(kept), torch.zeros_like(kept)
+        for update, sent, share in zip(updates, values, shares, strict=True):
+            own = share * kept if common.is_low(scene, update.width) else share
+            total += own * sent[name].double()
+            weight += own
+        means[name] = (total / weight).float()
+    return means
+
+
+def _mask_notes(masks: Mapping[str, Mask]) -> dict[str, Notes]:
+    """Of each mask the shares of entries and of movement that it keeps, and the cosine before and after."""
+    return {
+        name: {
+            "kept": figure(mask.kept_fraction),
+            "kept_movement": figure(mask.kept_movement),
+            "cosine_before": figure(mask.cosine_before),
+            "cosine_after": figure(mask.cosine_after),
+        }
+        for name, mask in masks.items()
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from rich import box
@@ -14,17 +13,19 @@ from rich.text import Text
 from prowd.comparison import ComparisonObserver, Plan, PlannedRun, Row
 from prowd.comparison.formats import interval, kilobytes, starred
 from prowd.config.schema import RunConfig
-from prowd.views.console.words import duration, percent, say
+from prowd.views.console.words import Clock, percent, say
 
-__all__ = ["Clock", "ComparisonView", "comparison_tables"]
+__all__ = ["ComparisonView", "comparison_tables"]
 
 
 class ComparisonView(ComparisonObserver):
     """One bar for a whole comparison and a line for each run that is under way; elsewhere a line as a run ends."""
 
-    def __init__(self, console: Console, plan: Plan, cores: int) -> None:
+    def __init__(self, console: Console, plan: Plan) -> None:
         self.console = console
-        self.clock = Clock(plan.runs, cores)
+        self.runs = plan.runs
+        self.reached: dict[PlannedRun, float] = {run: run.config.rounds if run.is_finished else 0 for run in plan.runs}
+        self.clock = Clock(sum(run.config.rounds for run in plan.runs), self.done)
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
@@ -41,38 +42,45 @@ class ComparisonView(ComparisonObserver):
         say(console, f"{what}{f', {self.made} already made' if self.made else ''}")
         say(console, f"results in {plan.path}")
         self.progress.start()
-        self.progress.update(self.total, completed=self.clock.done)
+        self.progress.update(self.total, completed=self.done)
+
+    @property
+    def done(self) -> float:
+        """Rounds that need no more time, those of failed runs among them."""
+        return sum(self.reached.values())
 
     def began(self, run: PlannedRun, rounds: int) -> None:
-        """Show a run that is under way."""
-        self.clock.began(run, rounds)
+        """Show a run that is under way; the rounds of an earlier session took no time of this one."""
+        self.reached[run] = rounds
+        self.clock.skipped += rounds
         name = f"  {run.method}, seed {run.seed}"
         self.tasks[run] = self.progress.add_task(name, total=run.config.rounds, completed=rounds, state="")
 
     def moved(self, run: PlannedRun, rounds: float) -> None:
         """Move the run's bar and that of the whole."""
-        self.clock.moved(run, rounds)
+        self.reached[run] = rounds
         state = f"round {min(int(rounds) + 1, run.config.rounds)}/{run.config.rounds}"
         self.progress.update(self.tasks[run], completed=rounds, state=state)
-        self.progress.update(self.total, completed=self.clock.done, state=f"{duration(self.clock.left())} left")
+        self.progress.update(self.total, completed=self.done, state=self.clock.left(self.done))
 
     def said(self, run: PlannedRun, text: str) -> None:
         """Print what a run has to say."""
         say(self.console, f"{run.method}, seed {run.seed}: {text}", style="yellow")
 
     def ended(self, run: PlannedRun, failure: str | None) -> None:
-        """Take a run away, and say what it came to."""
-        self.clock.ended(run)
+        """Remove the bar of a run, and print its result; the rounds that a failed one lacks are skipped."""
+        self.clock.skipped += run.config.rounds - self.reached[run]
+        self.reached[run] = run.config.rounds
         if run in self.tasks:
             self.progress.remove_task(self.tasks.pop(run))
         self.made += 1
-        self.progress.update(self.total, description=self._count(), completed=self.clock.done)
+        self.progress.update(self.total, description=self._count(), completed=self.done)
         summary = run.summary()
         if failure is not None or summary is None:
             say(self.console, f"{run.method}, seed {run.seed} failed: {failure}", style="red")
         elif not self.console.is_terminal:
             accuracy = percent(summary["accuracy"]["trained"])
-            left = f"{duration(self.clock.left())} left"
+            left = self.clock.left(self.done)
             say(self.console, f"{self._count()}  {run.method}, seed {run.seed}  {accuracy}  {left}")
 
     def close(self) -> None:
@@ -80,55 +88,11 @@ class ComparisonView(ComparisonObserver):
         self.progress.stop()
 
     def _count(self) -> str:
-        return f"{self.made}/{len(self.clock.runs)} runs"
-
-
-class Clock:
-    """How long a comparison still takes: what a round of each method took so far, times the rounds that are left."""
-
-    def __init__(self, runs: Sequence[PlannedRun], jobs: int) -> None:
-        self.runs = runs
-        self.jobs = min(jobs, max(1, sum(not run.is_finished for run in runs)))
-        self.reached = {run: float(run.config.rounds if run.is_finished else 0) for run in runs}
-        self.spent: dict[str, float] = {}
-        self.made: dict[str, float] = {}
-        self.seen: dict[PlannedRun, float] = {}
-
-    @property
-    def rounds(self) -> int:
-        """Rounds of all runs."""
-        return sum(run.config.rounds for run in self.runs)
-
-    @property
-    def done(self) -> float:
-        """Rounds that are made."""
-        return sum(self.reached.values())
-
-    def began(self, run: PlannedRun, rounds: float) -> None:
-        """A run goes on from here."""
-        self.reached[run], self.seen[run] = rounds, time.perf_counter()
-
-    def moved(self, run: PlannedRun, rounds: float) -> None:
-        """A run has come so far."""
-        now = time.perf_counter()
-        self.spent[run.method] = self.spent.get(run.method, 0.0) + now - self.seen[run]
-        self.made[run.method] = self.made.get(run.method, 0.0) + rounds - self.reached[run]
-        self.reached[run], self.seen[run] = rounds, now
-
-    def ended(self, run: PlannedRun) -> None:
-        """A run is over, even if it failed."""
-        self.reached[run] = run.config.rounds
-
-    def left(self) -> float:
-        """Seconds until the last run ends, all cores being busy until then; at least what the longest run takes."""
-        usual = sum(self.spent.values()) / (sum(self.made.values()) or 1.0)
-        pace = {method: self.spent[method] / self.made[method] for method in self.spent if self.made[method]}
-        rest = [(run.config.rounds - self.reached[run]) * pace.get(run.method, usual) for run in self.runs]
-        return max(sum(rest) / self.jobs, *rest)
+        return f"{self.made}/{len(self.runs)} runs"
 
 
 def comparison_tables(config: RunConfig, rows: Sequence[Row], baseline: str) -> list[Table]:
-    """What a comparison came to, in tables that fit a terminal: accuracy, then differences and traffic."""
+    """The results of a comparison in tables that fit a terminal: accuracy, then differences and traffic."""
     widths = list(dict.fromkeys(width for row in rows for width in row.widths))
     accuracy = _table(f"{config.name}: accuracy after local training, % ± 95 % interval", *widths, "gap", "average")
     headings = (f"against {baseline}", "as received", "up a round", "down a round")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from rich.console import Console
@@ -16,13 +15,16 @@ from prowd.federation.report import RoundReport
 from prowd.methods import ServerState
 from prowd.runs.observe import RunObserver
 from prowd.runs.run import RunResult
-from prowd.views.console.words import duration, percent, say, size
+from prowd.views.console.words import Clock, percent, say, size
 
 __all__ = ["RunView", "result_table"]
 
 
 class RunView(RunObserver):
     """Live progress: a bar on a terminal, a line a round elsewhere."""
+
+    task: TaskID
+    clock: Clock
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -35,8 +37,6 @@ class RunView(RunObserver):
             console=console,
             disable=not console.is_terminal,
         )
-        self.task: TaskID | None = None
-        self.rounds, self.first, self.began_at = 0, 0, 0.0
         self.up, self.down = 0, 0
 
     def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
@@ -45,7 +45,7 @@ class RunView(RunObserver):
         what = f"{config.name}: {federation.method.name} on {config.data}, clients {config.clients}"
         say(self.console, f"{what}, {weights:,} weights, seed {config.seed}")
         say(self.console, f"results in {path}" + (f", resumed after round {done}" if done else ""))
-        self.rounds, self.first, self.began_at = config.rounds, done, time.perf_counter()
+        self.clock = Clock(config.rounds, done)
         self.task = self.progress.add_task(
             "", total=config.rounds, completed=done, round=min(done + 1, config.rounds), rounds=config.rounds,
             accuracy="", traffic="", left="",
@@ -54,38 +54,29 @@ class RunView(RunObserver):
 
     def replied(self, round_: int, done: int, asked: int) -> None:
         """Move the bar by one client."""
-        if self.task is not None:
-            completed = round_ - 1 + done / asked
-            self.progress.update(self.task, completed=completed, round=round_, left=self._left(completed))
+        completed = round_ - 1 + done / asked
+        self.progress.update(self.task, completed=completed, round=round_, left=self.clock.left(completed))
 
     def finished(self, report: RoundReport, state: ServerState) -> None:
-        """Show what the round came to."""
-        self.up += sum(report.bytes_up.values())
-        self.down += sum(report.bytes_down.values())
+        """Show the round's accuracy and traffic."""
+        self.up += sum(report.traffic.up.values())
+        self.down += sum(report.traffic.down.values())
         traffic = f"↑{size(self.up)} ↓{size(self.down)}"
         for text in report.left_out():
             say(self.console, text, style="yellow")
-        if self.task is not None:
-            left = self._left(report.round)
-            self.progress.update(self.task, completed=report.round, traffic=traffic, left=left)
-            if report.trained:
-                self.progress.update(self.task, accuracy=percent(report.trained))
-            if not self.console.is_terminal:
-                measured = percent(report.trained) or "not measured"
-                say(self.console, f"round {report.round}/{self.rounds}  {measured}  {traffic}  {left}")
-        if report.round == self.rounds:
+        left = self.clock.left(report.round)
+        self.progress.update(self.task, completed=report.round, traffic=traffic, left=left)
+        if report.accuracy.trained:
+            self.progress.update(self.task, accuracy=percent(report.accuracy.trained))
+        if not self.console.is_terminal:
+            measured = percent(report.accuracy.trained) or "not measured"
+            say(self.console, f"round {report.round}/{self.clock.rounds}  {measured}  {traffic}  {left}")
+        if report.round == self.clock.rounds:
             self.close()
 
     def close(self) -> None:
         """Stop the bar."""
         self.progress.stop()
-
-    def _left(self, completed: float) -> str:
-        done = completed - self.first
-        if done <= 0:
-            return ""
-        elapsed = time.perf_counter() - self.began_at
-        return f"{duration(elapsed / done * (self.rounds - completed))} left"
 
 
 def result_table(result: RunResult) -> Table:

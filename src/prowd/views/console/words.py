@@ -1,7 +1,8 @@
-"""Figures as people read them, lines as they are, and bars for what has to be fetched."""
+"""Formats of numbers and lines in a terminal, the time that is left, and the progress bar of a download."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -10,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from prowd.data import Progress as DownloadProgress
 
-__all__ = ["download_bar", "duration", "percent", "say", "size"]
+__all__ = ["Clock", "download_bar", "duration", "percent", "say", "size"]
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -37,6 +38,20 @@ def percent(accuracy: Mapping[str, float]) -> str:
 def say(console: Console, text: str, style: str | None = None) -> None:
     """Print a line as it is: brackets are brackets, and a long path stays whole."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+class Clock:
+    """The time that is left of some rounds, at the pace of those that were made since it was started."""
+
+    def __init__(self, rounds: int, skipped: float) -> None:
+        self.rounds, self.skipped, self.began_at = rounds, skipped, time.perf_counter()
+
+    def left(self, done: float) -> str:
+        """What is left after so many rounds; those that were skipped tell nothing of the pace."""
+        made = done - self.skipped
+        if made <= 0:
+            return ""
+        return f"{duration((time.perf_counter() - self.began_at) / made * (self.rounds - done))} left"
 
 
 @contextmanager

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from prowd.comparison import Estimate, Outcome, Row, estimate, tabulate
+from prowd.comparison.outcomes import has_accuracy
 from prowd.config.options import all_options
 from prowd.config.schema import NO_MATTER, RunConfig
 from prowd.config.tables import flat
+from prowd.federation.report import RoundReport
 from prowd.methods import METHODS
 from prowd.numbers.bits import Bitwidth
-from prowd.runs.read import Line, Record, find_records, read_plan
+from prowd.runs.read import Record, find_records, read_plan
 
-__all__ = ["Curve", "Group", "curve", "gather"]
+__all__ = ["FREE", "OWN", "Curve", "Group", "curve", "default_options", "gather"]
 
 OWN = {"method", "method_sha256", "options", "seed"}  # what may differ within a group, and stands in its labels
 FREE = {"name", "device", *NO_MATTER}  # what may differ and leaves the results as they are
@@ -50,7 +52,7 @@ class Group:
 
     @property
     def title(self) -> str:
-        """What the federation is called."""
+        """The name of the configuration."""
         return self.first.name
 
     @cached_property
@@ -70,18 +72,13 @@ class Group:
         return {label: [one for one in records if one.is_finished] or records for label, records in begun.items()}
 
     @property
-    def measured(self) -> str:
-        """On what accuracy was measured."""
-        return "validation" if self.first.config.get("validation") else "test"
-
-    @property
     def is_finished(self) -> bool:
         """Whether what counts is finished."""
         return all(record.is_finished for records in self.counted.values() for record in records)
 
     @cached_property
     def outcomes(self) -> Sequence[Outcome]:
-        """What the runs that count came to, as far as they have measured something."""
+        """The outcomes of the runs that count, as far as they have measured something."""
         found = [_outcome(label, record) for label, records in self.counted.items() for record in records]
         return [outcome for outcome in found if outcome]
 
@@ -106,7 +103,7 @@ class Curve:
     values: Sequence[Estimate]
 
 
-def curve(records: Sequence[Record], value: Callable[[Record, Line], float | None]) -> Curve:
+def curve(records: Sequence[Record], value: Callable[[Record, RoundReport], float | None]) -> Curve:
     """Follow a quantity over the rounds in which every run has measured it."""
     found: dict[int, list[tuple[float, float]]] = {}
     for record in records:
@@ -191,24 +188,29 @@ def _labelled(records: Sequence[Record]) -> dict[str, list[Record]]:
         options = ", ".join(
             f"{name}={value}"
             for name, value in own[id(record)].items()
-            if any(other.get(name) != value for other in namesakes) and value != _default(record.method, name)
+            if any(other.get(name) != value for other in namesakes)
+            and value != default_options(record.method).get(name)
         )
         found.setdefault(f"{record.method} ({options})" if options else record.method, []).append(record)
-    labels: list[str] = []
-    for label in found:
+    labels: dict[str, list[Record]] = {}
+    for label, members in found.items():
         short = _short(label)
-        labels.append(short if short not in labels else f"{short} #{len(labels) + 1}")
-    return dict(zip(labels, found.values(), strict=True))
+        labels[short if short not in labels else f"{short} #{len(labels) + 1}"] = members
+    return labels
 
 
-def _default(method: str, option: str) -> object:
-    """The default of an option of a built-in method."""
-    return flat(all_options(METHODS[method]())).get(option) if method in METHODS else None
+def default_options(method: str) -> dict[str, Any]:
+    """The options of a built-in method at their defaults, by dotted names; of another method none are known."""
+    return flat(all_options(METHODS[method]())) if method in METHODS else {}
 
 
 def _short(label: str) -> str:
-    """A label as it can be drawn: on one line, not too long, without letters that no font has."""
+    """A label as it can be drawn: on one line, not too long, without letters that no font has.
+
+    Legends leave out what begins with an underscore: a blank goes before it.
+    """
     text = "".join(letter if letter.isprintable() else "?" for letter in label) or "?"
+    text = f" {text}" if text.startswith("_") else text
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
@@ -220,19 +222,13 @@ def _own(record: Record) -> dict[str, Any]:
 
 
 def _outcome(label: str, record: Record) -> Outcome | None:
-    """What a run came to, so far."""
-    received, trained = record.latest("received"), record.latest("trained")
-    averages = record.average(received), record.average(trained)
-    if averages[0] is None or averages[1] is None:
-        return None
-    return Outcome(
-        method=label,
-        seed=record.seed,
-        trained={width: 100 * value for width, value in trained.items()},
-        received={width: 100 * value for width, value in received.items()},
-        average=100 * averages[1],
-        average_received=100 * averages[0],
-        bytes_up=record.moved("up") / len(record.lines),
-        bytes_down=record.moved("down") / len(record.lines),
-        weights_sha256=str((record.summary or {}).get("weights_sha256", "")),
-    )
+    """The outcome of a run so far, if it has measured something."""
+    accuracy = {when: record.latest(when) for when in ("received", "trained")}
+    so_far = {
+        "accuracy": accuracy,
+        "average_accuracy": {when: record.average(found) for when, found in accuracy.items()},
+        "bytes": {way: {"all": record.moved(way)} for way in ("up", "down")},
+        "rounds": len(record.lines),
+        "weights_sha256": str((record.summary or {}).get("weights_sha256", "")),
+    }
+    return Outcome.of(label, record.seed, so_far) if has_accuracy(so_far) else None

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib import resources
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,7 +19,7 @@ from prowd.views.report import cells
 from prowd.views.report.cells import PageTable
 from prowd.views.report.groups import Group
 from prowd.views.report.style import Drawing, inline_svg
-from prowd.views.report.tables import Beside
+from prowd.views.report.tables import PaperComparison
 
 __all__ = ["Part", "Section", "render", "verdict"]
 
@@ -37,68 +36,37 @@ class Part:
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of a group."""
+    """What the page shows of a group; ``files`` are those of its drawings, by their names."""
 
     group: Group
     parts: Sequence[Part]
-    beside: Sequence[Beside] = field(default_factory=tuple)
+    printed: Sequence[PaperComparison]
+    files: Mapping[str, Sequence[Path]]
 
 
-def render(sections: Sequence[Section], problems: Sequence[str], files: Mapping[int, Sequence[Path]], out: Path) -> str:
-    """The whole page. ``files`` are those of a drawing, by its ``id``."""
-    counter = iter(range(10**6))
-    titles = list(dict.fromkeys(section.group.title for section in sections))
-    environment = Environment(
-        loader=PackageLoader("prowd.views.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=False
-    )
+def render(sections: Sequence[Section], problems: Sequence[str], out: Path) -> str:
+    """The whole page, as it is written to ``out``."""
+
+    def links(files: Sequence[Path]) -> list[tuple[str, str]]:
+        return [(path.suffix[1:].upper(), quote(path.relative_to(out).as_posix())) for path in files]
+
     records = [record for section in sections for record in section.group.records]
-    remarks = [f"{record.path}: {text}" for record in records for text in record.remarks]
+    environment = Environment(loader=PackageLoader("prowd.views.report"), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("page.html").render(
-        title=f"prowd: {', '.join(titles)}",
-        lead=_lead(sections),
+        title=f"prowd: {', '.join(dict.fromkeys(section.group.title for section in sections))}",
+        lead=f"{_runs(len(records))} of {len(sections)} federation{'s' * (len(sections) != 1)}.",
         version=__version__,
         command=command_line(sys.argv),
-        style=Markup(_text("page.css")),  # noqa: S704 - our own file
-        script=Markup(_text("page.js")),  # noqa: S704 - our own file
-        problems=[*problems, *remarks],
-        groups=[_section(section, counter, files, out) for section in sections],
+        problems=[*problems, *(f"{record.path}: {text}" for record in records for text in record.remarks)],
+        sections=sections,
+        cells=cells,
+        describe=describe,
+        verdict=verdict,
+        config_of=_config,
+        links=links,
+        next_number=count().__next__,
+        svg=_svg,
     )
-
-
-def _section(section: Section, counter: Any, files: Mapping[int, Sequence[Path]], out: Path) -> dict[str, Any]:
-    group = section.group
-    return {
-        "title": group.title,
-        "lead": describe(group),
-        "verdict": verdict(group),
-        "headline": cells.headline(group),
-        "beside": [
-            {"title": both.table.title, "table": cells.printed(both), "notes": both.notes} for both in section.beside
-        ],
-        "parts": [
-            {
-                "title": part.title,
-                "texts": part.texts,
-                "tables": part.tables,
-                "drawings": [_drawing(one, next(counter), files.get(id(one), ()), out) for one in part.drawings],
-            }
-            for part in section.parts
-        ],
-        "settings": [cells.settings(group)],
-        "configs": [(f"config.toml of {record.path.name}", _config(record.path)) for record in _some(group)],
-        "provenance": cells.provenance(group.records),
-    }
-
-
-def _drawing(drawing: Drawing, number: int, files: Sequence[Path], out: Path) -> dict[str, Any]:
-    label = f"f{number}-caption"
-    return {
-        "svg": Markup(inline_svg(drawing, number, label)),  # noqa: S704 - matplotlib escapes texts
-        "label": label,
-        "caption": drawing.caption,
-        "note": drawing.note,
-        "files": [(path.suffix[1:].upper(), quote(path.relative_to(out).as_posix())) for path in files],
-    }
 
 
 def describe(group: Group) -> str:
@@ -109,31 +77,29 @@ def describe(group: Group) -> str:
     data = Path(str(config.get("data", "unknown"))).name
     if config.get("validation"):
         data += f" (measured on {config['validation']} training examples set aside)"
-    states = f"{len(group.records)} run{'s' * (len(group.records) != 1)}"
     done = sum(one.is_finished for one in group.records)
     return (
         f"{data}, clients: {clients}; {record.rounds} rounds, {config.get('uplink', 'ternary')} uplink, "
-        f"{config.get('partition', 'iid')} partition; {states} ({done} finished), "
+        f"{config.get('partition', 'iid')} partition; {_runs(len(group.records))} ({done} finished), "
         f"seed{'s' * (len(seeds) != 1)} {', '.join(map(str, seeds))}."
     )
 
 
 def verdict(group: Group) -> str:
     """What the table says of the best method, in a sentence."""
-    rows = sorted(group.rows, key=lambda row: -row.average.mean)
-    if not rows:
+    if not group.rows:
         return "No accuracy has been measured yet."
-    best, state = rows[0], _state(group)
-    text = f"{best.method}: {interval(best.average)} % on average over all clients{state}"
-    if len(rows) == 1:
-        return f"{text}."
-    if best.difference is None:
-        return f"{text}, the highest of {len(rows)} methods."
-    sure = "its interval excludes zero" if best.difference.excludes_zero else "not decided: the interval includes zero"
-    if best.difference.half is None:
-        sure = "one seed only, no interval"
-    difference = f"{interval(best.difference, signed=True)} against {group.baseline} ({sure})"
-    return f"{text}, the highest of {len(rows)} methods; {difference}."
+    best = max(group.rows, key=lambda row: row.average.mean)
+    text = f"{best.method}: {interval(best.average)} % on average over all clients{_state(group)}"
+    if len(group.rows) > 1:
+        text += f", the highest of {len(group.rows)} methods"
+    if best.difference is not None:
+        sure = (
+            "its interval excludes zero" if best.difference.excludes_zero else "undecided: its interval includes zero"
+        )
+        sure = "one seed only, no interval" if best.difference.half is None else sure
+        text += f"; {interval(best.difference, signed=True)} against {group.baseline} ({sure})"
+    return f"{text}."
 
 
 def _state(group: Group) -> str:
@@ -145,23 +111,13 @@ def _state(group: Group) -> str:
     return f" ({done} of {len(group.records)} runs are finished)" if done else f" (so far: round {last})"
 
 
-def _lead(sections: Sequence[Section]) -> str:
-    count = sum(len(section.group.records) for section in sections)
-    what = f"{count} run{'s' * (count != 1)}"
-    return f"{what} of {len(sections)} federations." if len(sections) > 1 else f"{what} of one federation."
-
-
-def _some(group: Group) -> list[Any]:
-    """A run of each method."""
-    return [records[0] for records in group.runs.values()]
+def _runs(number: int) -> str:
+    return f"{number} run{'s' * (number != 1)}"
 
 
 def _config(path: Path) -> str:
-    try:
-        return without_home((path / "config.toml").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        return f"cannot be read: {error}"
+    return without_home((path / "config.toml").read_text("utf-8"))
 
 
-def _text(name: str) -> str:
-    return (resources.files("prowd.views.report") / "templates" / name).read_text("utf-8")
+def _svg(drawing: Drawing, number: int) -> Markup:
+    return Markup(inline_svg(drawing, number))  # noqa: S704 - matplotlib escapes texts

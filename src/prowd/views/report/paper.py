@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
 
-from prowd.numbers.bits import Bitwidth, parse_mix
+from prowd.comparison import Estimate
 
-__all__ = ["AVERAGE", "GAP", "Note", "PaperTable", "Printed", "load", "tables_for"]
+__all__ = ["AVERAGE", "GAP", "Note", "PaperTable", "load", "tables_for"]
 
 Kind = Literal["sum", "again", "best", "words"]
 GAP, AVERAGE = "gap", "average"  # the columns besides those of the widths
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A number as the paper prints it, in percent, and what stands behind its ±, if anything does."""
-
-    value: float
-    half: float | None
+RUNS = 3  # behind every printed number
 
 
 @dataclass(frozen=True)
@@ -44,13 +36,8 @@ class PaperTable:
     clients: Mapping[str, int]
     uplink: str
     spread: str
-    methods: Mapping[str, Mapping[str, Printed]]
+    methods: Mapping[str, Mapping[str, Estimate]]
     notes: tuple[Note, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The widths, low ones first, the gap where the table has one, and the average."""
-        return tuple(next(iter(self.methods.values())))
 
     def is_of(self, counts: Mapping[str, int]) -> bool:
         """Whether a federation of so many clients of each width has the table's mix."""
@@ -66,15 +53,14 @@ def load() -> tuple[PaperTable, ...]:
     return tuple(_table(name, values) for name, values in tomllib.loads(text).items())
 
 
-def tables_for(clients: Mapping[str, int] | str, methods: Iterable[str]) -> list[PaperTable]:
-    """The tables to set beside runs of these methods in a federation with so many clients of each width.
+def tables_for(clients: Mapping[str, int], methods: Iterable[str]) -> list[PaperTable]:
+    """The tables to show with runs of these methods in a federation with so many clients of each width.
 
-    Clients may also be written as a mix, ``int8:5, float32:5``; how many they are together does not matter. A table is
-    left out if another has all that it would show and more, or comes first: ProWD and FedAvg alone make a Table 1,
-    together with ProWD's parts a Table 3.
+    A table is left out if another has all that it would show and more, or comes first: ProWD and FedAvg alone make a
+    Table 1, together with ProWD's parts a Table 3.
     """
-    counts, run = _counts(clients), set(methods)
-    matching = [table for table in load() if table.is_of(counts)]
+    run = set(methods)
+    matching = [table for table in load() if table.is_of(clients)]
     shown = [run & table.methods.keys() for table in matching]
     return [
         table
@@ -83,20 +69,15 @@ def tables_for(clients: Mapping[str, int] | str, methods: Iterable[str]) -> list
     ]
 
 
-def _counts(clients: Mapping[str, int] | str) -> dict[str, int]:
-    if isinstance(clients, str):
-        return dict(Counter(map(str, parse_mix(clients))))
-    return {str(Bitwidth.parse(width)): count for width, count in clients.items() if count}
-
-
 def _table(name: str, values: Mapping[str, Any]) -> PaperTable:
     rows = {method: {key: _printed(cell) for key, cell in row.items()} for method, row in values["methods"].items()}
     notes = tuple(_note(**note) for note in values.get("notes", ()))
     return PaperTable(**{**values, "name": name, "methods": rows, "notes": notes})
 
 
-def _printed(cell: float | list[float]) -> Printed:
-    return Printed(*cell) if isinstance(cell, list) else Printed(cell, None)
+def _printed(cell: float | list[float]) -> Estimate:
+    mean, half = cell if isinstance(cell, list) else (cell, None)
+    return Estimate(mean, half, RUNS)
 
 
 def _note(kind: Kind, text: str, cells: Iterable[str] = ()) -> Note:

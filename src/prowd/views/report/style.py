@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,29 +17,14 @@ from matplotlib.figure import Figure
 
 from prowd.files import atomic_write
 
-__all__ = [
-    "FORMATS",
-    "INK",
-    "LINES",
-    "PALETTE",
-    "Drawing",
-    "colour",
-    "dash",
-    "inline_svg",
-    "legend_below",
-    "panels",
-    "save",
-    "styled",
-]
+__all__ = ["LINES", "Drawing", "inline_svg", "legend_below", "look", "panels", "save", "styled"]
 
-FORMATS = ("png", "svg", "pdf")
 SCALE = 108  # pixels of the page an inch of a figure: texts of 8 points are 12 pixels high
 INK, LINES = "#222222", "#cccccc"
 # Each at least 3 : 1 against white; the page has their twins for the dark. Series differ in dashes and markers too.
 PALETTE = ("#0072b2", "#d55e00", "#007d5c", "#9b4fa5", "#8a5a00", "#cc3377", "#666666", "#0c2f6b")
 DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
 SETTINGS: dict[Any, Any] = {
-    "font.family": "sans-serif",
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.edgecolor": LINES,
@@ -53,7 +38,6 @@ SETTINGS: dict[Any, Any] = {
     "grid.linewidth": 0.5,
     "text.color": INK,
     "text.parse_math": False,  # a name with two dollar signs is no formula
-    "hatch.color": INK,
     "xtick.color": INK,
     "ytick.color": INK,
     "xtick.major.size": 2,
@@ -91,14 +75,10 @@ def styled() -> Iterator[None]:
         yield
 
 
-def colour(number: int) -> str:
-    """Colour of the n-th series."""
-    return PALETTE[number % len(PALETTE)]
-
-
-def dash(number: int) -> str | tuple[float, tuple[float, ...]]:
-    """Dashes of the n-th series, so that nobody has to tell colours apart."""
-    return DASHES[(number + number // len(PALETTE)) % len(DASHES)]
+def look(number: int) -> dict[str, Any]:
+    """Colour of the n-th series, and its dashes, so that nobody has to tell colours apart."""
+    dashes = DASHES[(number + number // len(PALETTE)) % len(DASHES)]
+    return {"color": PALETTE[number % len(PALETTE)], "linestyle": dashes}
 
 
 def panels(count: int, *, columns: int = 3, width: float = 2.7, height: float = 2.2) -> tuple[Figure, list[Axes]]:
@@ -112,7 +92,7 @@ def panels(count: int, *, columns: int = 3, width: float = 2.7, height: float = 
     return figure, grid[:count]
 
 
-def legend_below(figure: Figure, *panels: Axes, columns: int = 4) -> None:
+def legend_below(figure: Figure, *panels: Axes) -> None:
     """One legend for all panels: what any of them shows."""
     found: dict[str, Artist] = {}
     for axes in panels:
@@ -121,32 +101,32 @@ def legend_below(figure: Figure, *panels: Axes, columns: int = 4) -> None:
     if len(found) > 1:
         widest = 0.5 + 0.075 * max(map(len, found))  # inches: the key, and a letter of 9 points
         fitting = max(1, int(figure.get_figwidth() / widest))
-        many = min(columns, fitting, len(found))
+        many = min(4, fitting, len(found))
         figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=many)
 
 
-def save(drawing: Drawing, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+def save(drawing: Drawing, folder: Path) -> list[Path]:
     """Write a figure's files. The same figure gives the same bytes: no dates, no random names."""
     dates = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}
     paths: list[Path] = []
     with mpl.rc_context({"svg.hashsalt": drawing.name}):
-        for kind in formats:
+        for kind, metadata in dates.items():
             data = io.BytesIO()
-            drawing.figure.savefig(data, format=kind, metadata=dates[kind])
+            drawing.figure.savefig(data, format=kind, metadata=metadata)
             paths.append(folder / f"{drawing.name}.{kind}")
             atomic_write(paths[-1], data.getvalue())
     return paths
 
 
-def inline_svg(drawing: Drawing, number: int, label: str) -> str:
-    """A figure for the page, named by the element ``label``: its colours are the page's, and so is its font."""
+def inline_svg(drawing: Drawing, number: int) -> str:
+    """The n-th figure of the page, named by its caption: its colours are the page's, and so is its font."""
     data = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": f"{drawing.name}-{number}"}):
         drawing.figure.savefig(data, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     whole = data.getvalue()
     text = re.sub(r"<(metadata|style)\b.*?</\1>", "", whole[whole.index("<svg") :], flags=re.DOTALL)
     width, height = (f"{SCALE * inches:.0f}" for inches in drawing.figure.get_size_inches())
-    head = f'<svg role="img" aria-labelledby="{label}" width="{width}" height="{height}"'
+    head = f'<svg role="img" aria-labelledby="f{number}-caption" width="{width}" height="{height}"'
     text = re.sub(r'<svg (.*?)width="[\d.]+pt" height="[\d.]+pt"', rf"{head} \1", text, count=1)
     return re.sub(r"<[^>]*>", lambda tag: _of_page(tag[0], number), text)
 

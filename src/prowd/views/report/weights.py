@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby, takewhile
 from pathlib import Path
 from textwrap import fill
@@ -20,9 +18,9 @@ from prowd.errors import ProwdError
 from prowd.runs.read import Record
 from prowd.runs.snapshots import BLOCKS, MODEL, Snapshot, client_files, read_snapshot, server_files
 from prowd.views.report.groups import Group
-from prowd.views.report.style import LINES, Drawing, colour, dash, legend_below, panels
+from prowd.views.report.style import LINES, Drawing, legend_below, look, panels
 
-__all__ = ["Samples", "blocks", "cosine_distances", "distances", "histograms", "unreadable"]
+__all__ = ["blocks", "cosine_distances", "distances", "histograms", "unreadable"]
 
 Array = NDArray[np.float64]
 BIN = 1 / 16  # a whole number of steps of every width from Int5 on, so that bins do not beat with fixed-point values
@@ -30,26 +28,12 @@ SHOWN_ROUNDS = 4
 MOST_BLOCKS = 20  # of φ; a ladder has one rung more
 
 
-@dataclass(frozen=True)
 class Samples:
-    """What one run has kept of its weights; damaged files are left out."""
+    """The files of samples that a run has kept, by round, those of clients by client too; damaged ones are skipped."""
 
-    record: Record
-
-    @property
-    def folder(self) -> Path:
-        """Where the files are."""
-        return self.record.path / "snapshots"
-
-    @cached_property
-    def server(self) -> Mapping[int, Path]:
-        """The server's files by round."""
-        return server_files(self.folder)
-
-    @cached_property
-    def clients(self) -> Mapping[int, Mapping[int, Path]]:
-        """The clients' files by round and client."""
-        return client_files(self.folder)
+    def __init__(self, record: Record) -> None:
+        self.record, self.folder = record, record.path / "snapshots"
+        self.server, self.clients = server_files(self.folder), client_files(self.folder)
 
     def of_clients(self, round_: int) -> list[Snapshot]:
         """The clients of a round, in their order."""
@@ -61,11 +45,16 @@ class Samples:
         return _read(self.server[round_]) if round_ in self.server else None
 
 
+def samples_of(group: Group) -> list[tuple[str, Samples]]:
+    """What the first run of each method has kept, if it has kept something."""
+    kept = [(method, Samples(records[0])) for method, records in group.shown.items()]
+    return [(method, samples) for method, samples in kept if samples.server or samples.clients]
+
+
 def unreadable(group: Group) -> list[str]:
     """What is to be said of samples that are there and cannot be read."""
     found: list[str] = []
-    for records in group.shown.values():
-        samples = Samples(records[0])
+    for _, samples in samples_of(group):
         paths = [*samples.server.values(), *(path for files in samples.clients.values() for path in files.values())]
         damaged = [path.name for path in paths if _read(path) is None]
         if damaged:
@@ -76,8 +65,7 @@ def unreadable(group: Group) -> list[str]:
 
 def histograms(group: Group) -> Drawing | None:
     """Figure 2: the last convolution's weights of low-bit and high-bit clients, and of the server, over the rounds."""
-    kept = [(method, Samples(records[0])) for method, records in group.shown.items()]
-    kept = [(method, samples) for method, samples in kept if samples.server or samples.clients]
+    kept = samples_of(group)
     if not kept:
         return None
     rounds = _some_rounds(sorted({r for _, samples in kept for r in (*samples.server, *samples.clients)}))
@@ -101,13 +89,12 @@ def histograms(group: Group) -> Drawing | None:
 
 def blocks(group: Group) -> Drawing | None:
     """Figure 6: a low-bit client's weights as they came, and after each block of φ."""
-    for method, records in group.shown.items():
-        samples = Samples(records[0])
+    for method, samples in samples_of(group):
         for round_ in sorted(samples.server, reverse=True):
             snapshot = samples.of_server(round_)
             stages = _stages(snapshot) if snapshot else []
             if snapshot and stages:
-                return _blocks(method, records[0], snapshot, stages)
+                return _blocks(method, samples.record, snapshot, stages)
     return None
 
 
@@ -131,8 +118,7 @@ def _blocks(method: str, record: Record, snapshot: Snapshot, stages: Sequence[Ar
 def distances(group: Group) -> Drawing | None:
     """Figures 7 and 8: cosine distances between the clients' weights, for every method."""
     found: list[tuple[str, list[Snapshot], Array]] = []
-    for method, records in group.shown.items():
-        samples = Samples(records[0])
+    for method, samples in samples_of(group):
         clients = samples.of_clients(max(samples.clients, default=0))
         if len(clients) > 1:
             found.append((method, clients, cosine_distances(clients)))
@@ -219,9 +205,7 @@ def _histogram(axes: Axes, values: Array, number: int, label: str) -> None:
     reach = math.ceil(min(max(1.0, float(np.abs(finite).max(initial=0.0))), 8.0) / BIN)
     edges = (np.arange(-reach, reach + 2) - 0.5 - 1e-9) * BIN
     counts, _ = np.histogram(finite, edges)
-    axes.stairs(
-        counts / max(counts.sum(), 1), edges, color=colour(number), linestyle=dash(number), linewidth=1.1, label=label
-    )
+    axes.stairs(counts / max(counts.sum(), 1), edges, linewidth=1.1, label=label, **look(number))
 
 
 def _stages(snapshot: Snapshot) -> list[Array]:
@@ -240,10 +224,8 @@ def _last_convolution(shapes: Mapping[str, Sequence[int]]) -> str:
 
 def _some_rounds(rounds: Sequence[int]) -> list[int]:
     """The first, the last, and a few between, evenly among those that there are."""
-    if len(rounds) <= SHOWN_ROUNDS:
-        return list(rounds)
-    chosen = np.linspace(0, len(rounds) - 1, SHOWN_ROUNDS).round().astype(int)
-    return [rounds[index] for index in dict.fromkeys(chosen.tolist())]
+    chosen = np.linspace(0, len(rounds) - 1, min(len(rounds), SHOWN_ROUNDS)).round().astype(int)
+    return [rounds[index] for index in chosen.tolist()]
 
 
 def _read(path: Path) -> Snapshot | None:

@@ -14,18 +14,16 @@ from prowd.comparison import tabulate
 from prowd.config.schema import load_config
 from prowd.errors import RunError
 from prowd.files import atomic_write
-from prowd.runs.read import Record
 from prowd.views.report import cells, charts, tables, weights
 from prowd.views.report.groups import Group, gather
 from prowd.views.report.page import Part, Section, render
 from prowd.views.report.paper import tables_for
 from prowd.views.report.style import Drawing, save, styled
-from prowd.views.report.tables import Beside
+from prowd.views.report.tables import PaperComparison
 
 __all__ = ["Report", "make_report"]
 
 PAGE = "index.html"
-MOST_TIMELINES = 12
 
 
 @dataclass(frozen=True)
@@ -35,16 +33,13 @@ class Report:
     page: Path
     files: Sequence[Path]
     groups: Sequence[Group]
-    beside: Sequence[Beside]
     problems: Sequence[str]
 
 
 def make_report(folders: Sequence[Path], out: Path, *, files: bool = True) -> Report:
     """Read all runs in some folders and write their report to ``out``: the page, and figures and tables as files."""
     groups, problems = gather(folders)
-    beside = {number: _beside(group) for number, group in enumerate(groups)}
     sections: list[Section] = []
-    written: dict[int, list[Path]] = {}
     tabled: list[Path] = []
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -52,16 +47,16 @@ def make_report(folders: Sequence[Path], out: Path, *, files: bool = True) -> Re
         with styled(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters of which PNG shows boxes only
             for number, group in enumerate(groups):
-                sections.append(Section(group, _parts(group), beside[number]))
                 name = _file_name(f"{number + 1}-{group.title}") if len(groups) > 1 else ""
-                if files:
-                    written |= _save_figures(sections[-1], out / "figures" / name)
-                    tabled += _save_tables(beside[number], out / "tables" / name)
-            atomic_write(out / PAGE, render(sections, problems, written, out).encode(errors="replace"))
+                parts, printed = _parts(group), _printed_tables(group)
+                saved = _save_figures(parts, out / "figures" / name) if files else {}
+                tabled += _save_tables(printed, out / "tables" / name) if files else []
+                sections.append(Section(group, parts, printed, saved))
+            atomic_write(out / PAGE, render(sections, problems, out).encode(errors="replace"))
     except OSError as error:
         raise RunError(f"the report cannot be written to {out}: {error}; name another --out") from error
-    paths = [path for found in written.values() for path in found]
-    return Report(out / PAGE, [*paths, *tabled], groups, [one for found in beside.values() for one in found], problems)
+    drawn = [path for section in sections for paths in section.files.values() for path in paths]
+    return Report(out / PAGE, [*drawn, *tabled], groups, problems)
 
 
 def _remove_former(out: Path) -> None:
@@ -72,16 +67,15 @@ def _remove_former(out: Path) -> None:
             shutil.rmtree(out / folder, ignore_errors=True)
 
 
-def _beside(group: Group) -> list[Beside]:
+def _printed_tables(group: Group) -> list[PaperComparison]:
     """The paper's tables of the same federation, if it is on the paper's data."""
     config = group.first.config
     if config.get("data") != "cifar10" or config.get("validation") or not group.is_finished:
         return []
-    rows = tabulate(group.outcomes, "fedavg")
-    found = tables_for(group.first.mix, [row.method for row in rows])
+    rows = tabulate(group.outcomes, tables.BASELINE)
     return [
-        tables.beside(table, rows, notes=_unlike(table.preset, config))
-        for table in found
+        tables.compare_with_paper(table, rows, _unlike(table.preset, config))
+        for table in tables_for(group.first.mix, [row.method for row in rows])
         if table.uplink == config.get("uplink", "ternary")
     ]
 
@@ -98,50 +92,21 @@ def _unlike(preset: str, config: Mapping[str, Any]) -> list[str]:
 
 def _parts(group: Group) -> list[Part]:
     """The chapters of a group."""
-    accuracy = [
-        charts.convergence(group), charts.accuracy_curves(group, "rounds"), charts.accuracy_curves(group, "megabytes"),
-        charts.accuracy_bars(group),
-    ]  # fmt: skip
+    accuracy = [charts.accuracy_curves(group, against) for against in ("rounds", "megabytes")]
     parts = [Part("Accuracy", drawings=_there(accuracy))] if any(accuracy) else []
-    parts.append(Part("Bytes per client", drawings=_there([charts.traffic_bars(group)]), tables=[cells.traffic(group)]))
-    parts.append(_timeline(group))
-    shown = _there([weights.histograms(group), weights.blocks(group), weights.distances(group)])
-    return [*parts, Part("Weights", _missing(group, shown), shown)]
+    return [*parts, Part("Bytes per client", tables=[cells.traffic(group)]), _missing_clients(group), _weights(group)]
 
 
-def _timeline(group: Group) -> Part:
+def _missing_clients(group: Group) -> Part:
     """Who was lost or refused, when and why."""
-    table, count, vain = cells.absences(group)
+    table, count, retried = cells.absences(group)
     asked = sum(line.clients.asked for record in group.records for line in record.lines)
     texts = [f"{count} of {asked} times a client that was asked for its work was lost or its update refused."]
     if not count:
         texts = [f"Every client that was asked ({asked} times in all) took part: none was lost, none was refused."]
-    if not asked:
-        texts = ["No client has been asked yet."]
-    if vain:
-        texts.append(f"In vain attempts at rounds, which were then tried again, {vain} more were missing.")
-    runs = [
-        (record, name) for record, name in zip(group.records, _names(group.records), strict=True) if _absent(record)
-    ]
-    if len(runs) > MOST_TIMELINES:
-        texts.append(f"Drawn are {MOST_TIMELINES} of {len(runs)} runs in which somebody was missing.")
-    lines = _there([charts.timeline(record, name) for record, name in runs[:MOST_TIMELINES]])
-    return Part("Timeline", texts, lines, [table] if table.rows else [])
-
-
-def _absent(record: Record) -> bool:
-    return any(line.clients.lost or line.clients.refused for line in record.lines)
-
-
-def _names(records: Sequence[Record]) -> list[str]:
-    """A name for the figure of each run: that of its folder, as far as a file can bear it and no other has it."""
-    names: list[str] = []
-    for record in records:
-        name = _file_name(f"timeline-{record.path.name}")
-        while name.casefold() in (other.casefold() for other in names):
-            name += "+"
-        names.append(name)
-    return names
+    if retried:
+        texts.append(f"In attempts at rounds that were then tried again, {retried} more were missing.")
+    return Part("Missing clients", texts, tables=[table] if table.rows else [])
 
 
 def _file_name(text: str) -> str:
@@ -149,31 +114,31 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^\w .+()-]", "_", text, flags=re.ASCII)[:100].rstrip(" .")
 
 
-def _missing(group: Group, shown: Sequence[Drawing]) -> list[str]:
-    """Which figures of the weights there are not, and why."""
-    names = {drawing.name for drawing in shown}
+def _weights(group: Group) -> Part:
+    """The figures of the weights; and why some of them are not there."""
+    spread, lifted, apart = weights.histograms(group), weights.blocks(group), weights.distances(group)
     texts = weights.unreadable(group)
     records = [records[0] for records in group.shown.values()]
-    if "fig2-weights" not in names and not texts:
+    if spread is None and not texts:
         none = records and all(record.config.get("snapshots") == "none" for record in records)
         texts.append(f"No samples of weights were kept{': snapshots = none' if none else ''}.")
-    elif "fig7-distances" not in names and any((record.path / "devices.json").exists() for record in records):
+    elif apart is None and any((record.path / "devices.json").exists() for record in records):
         texts.append("The weights of real devices stay there: there are no distances between clients.")
-    return texts
+    return Part("Weights", texts, _there([spread, lifted, apart]))
 
 
 def _there(drawings: Sequence[Drawing | None]) -> list[Drawing]:
     return [drawing for drawing in drawings if drawing is not None]
 
 
-def _save_figures(section: Section, folder: Path) -> dict[int, list[Path]]:
-    """The files of each drawing, by its ``id``."""
+def _save_figures(parts: Sequence[Part], folder: Path) -> dict[str, list[Path]]:
+    """The files of each drawing, by its name."""
     folder.mkdir(parents=True, exist_ok=True)
-    return {id(drawing): save(drawing, folder) for part in section.parts for drawing in part.drawings}
+    return {drawing.name: save(drawing, folder) for part in parts for drawing in part.drawings}
 
 
-def _save_tables(found: Sequence[Beside], folder: Path) -> list[Path]:
-    """The paper's tables beside ours, as Markdown, CSV and LaTeX."""
+def _save_tables(found: Sequence[PaperComparison], folder: Path) -> list[Path]:
+    """The paper's tables with our numbers, as Markdown, CSV and LaTeX."""
     paths: list[Path] = []
     for both in found:
         folder.mkdir(parents=True, exist_ok=True)

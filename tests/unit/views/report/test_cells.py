@@ -1,19 +1,14 @@
-"""The tables of the page, cell by cell: what is read, and by what they are sorted."""
+"""The tables of the page, cell by cell."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prowd.comparison import Outcome, tabulate
 from prowd.views.report import cells
 from prowd.views.report.cells import PageTable
-from prowd.views.report.groups import gather
-from prowd.views.report.paper import load
-from prowd.views.report.tables import beside
 
 from .directories import SESSION, absent, line, lines, only_group, write
 
@@ -21,7 +16,7 @@ from .directories import SESSION, absent, line, lines, only_group, write
 def texts(table: PageTable) -> list[list[str]]:
     """All that is read, row by row."""
     assert all(len(row) == len(table.headings) for row in table.rows)
-    return [[cell.text for cell in row] for row in table.rows]
+    return [list(row) for row in table.rows]
 
 
 # The headline
@@ -33,7 +28,7 @@ def test_the_headline_of_several_methods(tmp_path: Path) -> None:
         for seed, (low, high) in enumerate(seeds):
             made = line(1, {"int8": low, "float32": high}, received={"int8": 0.1, "float32": 0.1}, up={"int8": 12345})
             write(tmp_path / f"{method}-{seed}", [made], method=method, seed=seed)
-    (table,) = cells.headline(only_group(tmp_path))
+    table = cells.headline(only_group(tmp_path))
     # 12.71 is t of one degree of freedom: two values a point apart have an interval of ± 6.35 points
     assert list(table.headings) == [
         "method", "seeds", "int8", "float32", "gap", "average", "against fedavg", "as received", "up a round",
@@ -45,53 +40,15 @@ def test_the_headline_of_several_methods(tmp_path: Path) -> None:
         ["prowd", "2", "45.00 ± 63.53", "55.00 ± 63.53", "+10.00 ± 0.00", "50.00 ± 63.53", "+15.00 ± 0.00 *",
          "10.00 ± 0.00", "12.3 kB", "0.0 kB"],
     ]  # fmt: skip
-    values = [cell.value for cell in table.rows[1]]
-    assert values[0] is None
-    assert values[1:] == pytest.approx([2, 45, 55, 10, 50, 15, 10, 12345, 0])
-    assert table.numeric == set(range(1, 10))
-    for words in ("mean ± 95 % confidence interval over the seeds", "differences to fedavg seed by seed"):
-        assert words in table.caption
+    assert list(table.numeric) == list(range(1, 10))
+    assert "interval" in table.caption
 
 
 def test_the_headline_of_a_single_run(tmp_path: Path) -> None:
-    (table,) = cells.headline(only_group(write(tmp_path / "a", lines(0.5))))
+    table = cells.headline(only_group(write(tmp_path / "a", lines(0.5))))
     assert "against" not in " ".join(table.headings)
     assert texts(table) == [["fedavg", "1", "50.00", "50.00", "+0.00", "50.00", "50.00", "4.0 kB", "4.0 kB"]]
     assert "interval" not in table.caption
-
-
-def test_one_width_has_no_gap(tmp_path: Path) -> None:
-    (table,) = cells.headline(only_group(write(tmp_path / "a", lines(0.5, clients="int4:1"), clients="int4:1")))
-    assert texts(table) == [["fedavg", "1", "50.00", "–", "50.00", "50.00", "1.0 kB", "1.0 kB"]]
-
-
-def test_a_width_that_nobody_measured_is_a_dash(tmp_path: Path) -> None:
-    (table,) = cells.headline(only_group(write(tmp_path / "a", [line(1, {"int8": 0.5, "float32": math.nan})])))
-    assert texts(table)[0][2:6] == ["50.00", "–", "–", "50.00"]
-    assert table.rows[0][3].value is None
-
-
-def test_without_accuracies_there_is_no_headline(tmp_path: Path) -> None:
-    assert cells.headline(only_group(write(tmp_path / "a", [line(1, {})]))) == []
-
-
-def test_a_printed_table_beside_ours() -> None:
-    rows = tabulate([
-        Outcome(method, seed, {"int8": low, "float32": low + 2}, {}, low + 1, 0.0, 0.0, 0.0, "")
-        for method, low in (("fedavg", 70.0), ("prowd", 79.5)) for seed in (0, 1)
-    ])  # fmt: skip
-    shown = cells.printed(beside(load()[0], rows))  # of 50 % Int8 and 50 % Float32 clients
-    assert shown.headings[:3] == ["method", "int8 ours", "int8 printed"]
-    assert shown.headings[-3:] == ["gain ours", "gain printed", "difference in gain"]
-    found = {row[0]: dict(zip(shown.headings, row, strict=True)) for row in texts(shown)}
-    assert (found["prowd"]["int8 ours"], found["prowd"]["int8 printed"]) == ("79.50 ± 0.00", "82.87 ± 0.37")
-    assert (found["prowd"]["gap ours"], found["prowd"]["gap printed"]) == ("+2.00 ± 0.00", "+3.12")
-    assert (found["prowd"]["gain ours"], found["prowd"]["gain printed"]) == (
-        "+9.50 ± 0.00 *",
-        "+7.87 ± 0.42 *",
-    )  # √(0.22² + 0.36²)
-    assert found["prowd"]["difference in gain"] == "+1.63 ± 0.42 *"  # 9.50 − (84.43 − 76.56), √(0.22² + 0.36²)
-    assert found["fedavg"]["gain ours"] == "–"
 
 
 # Bytes
@@ -108,7 +65,18 @@ def test_the_bytes_of_one_client(tmp_path: Path) -> None:
         ["fedavg", "int8", "2", "1.0 kB", "2.0 kB", "0.30 MB"],
         ["fedavg", "float32", "2", "4.0 kB", "8.0 kB", "1.20 MB"],
     ]
-    assert [cell.value for cell in table.rows[1][2:]] == pytest.approx([2, 4000, 8000, 1.2])
+
+
+def test_bytes_of_a_client_that_is_not_always_asked_or_is_lost(tmp_path: Path) -> None:
+    """At first one of each width is asked, then both Int8 clients, of which one is lost: it is sent the model only."""
+    rounds = [
+        line(1, {}, up={"int8": 100, "float32": 400}, clients={1: (100, 150), 3: (400, 450)}, asked=2),
+        line(2, {}, up={"int8": 100}, clients={0: (100, 150), 1: (0, 150)}, asked=2, lost=[absent(1)]),
+    ]
+    records = only_group(write(tmp_path / "a", rounds, cohort=2)).records
+    found = [cells.bytes_a_client(records, width, way) for width in ("int8", "float32") for way in ("up", "down")]
+    assert found == [100, 150, 400, 450]
+    assert cells.bytes_a_client(records, "int4", "up") == 0
 
 
 # Who was missing
@@ -129,13 +97,6 @@ def test_absences_are_told_with_their_reasons(tmp_path: Path) -> None:
         ["a", "2", "0", "int8", "refused", "metric 'loss' is nan"],
         ["b", "1", "2", "float32", "lost", "gone"],
     ]
-
-
-def test_of_very_many_absences_the_first_are_told(tmp_path: Path) -> None:
-    made = [line(n, {}, lost=[absent(client) for client in range(4)]) for n in range(1, 151)]
-    table, count, _ = cells.absences(only_group(write(tmp_path / "a", made)))
-    assert (count, len(table.rows)) == (600, 500)
-    assert "(the first 500 of 600; rounds.jsonl has all)" in table.caption
 
 
 # Settings and provenance
@@ -180,8 +141,3 @@ def test_provenance_has_a_line_for_each_session(tmp_path: Path) -> None:
 def test_a_session_that_says_nothing(session: dict[str, Any], tmp_path: Path) -> None:
     write(tmp_path / "a", lines(0.5), sessions=[session])
     assert texts(cells.provenance(only_group(tmp_path).records)) == [["a", "0", "", "unknown", "", "", "", ""]]
-
-
-def test_an_older_run_has_no_provenance(tmp_path: Path) -> None:
-    write(tmp_path / "a", lines(0.5), sessions=[])
-    assert cells.provenance(gather([tmp_path])[0][0].records).rows == []

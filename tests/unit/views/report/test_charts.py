@@ -1,34 +1,23 @@
-"""What the charts show is what rounds.jsonl says: every line, bar and mark is held against it."""
+"""What the charts show is what rounds.jsonl says: every line is compared with it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.collections import FillBetweenPolyCollection, PathCollection
-from matplotlib.container import BarContainer
-from matplotlib.patches import Rectangle
+from matplotlib.collections import FillBetweenPolyCollection
 
 from prowd.views.report import charts
-from prowd.views.report.charts import bytes_a_client
 from prowd.views.report.groups import Group
-from prowd.views.report.style import Drawing, colour, dash
+from prowd.views.report.style import Drawing, look
 
-from .directories import absent, line, lines, only_group, unrendered, write
+from .directories import line, lines, only_group, write
 
-pytestmark = pytest.mark.usefixtures("style")
-
-
-@pytest.fixture
-def style() -> Iterator[None]:
-    """The report's own style; figures are looked at as they are before anything is rendered."""
-    with unrendered():
-        yield
+pytestmark = pytest.mark.usefixtures("unrendered_figures")
 
 
 def panels(drawing: Drawing | None) -> list[Axes]:
@@ -68,34 +57,15 @@ def two_methods(folder: Path, seeds: int = 1) -> Group:
     return only_group(folder)
 
 
-# Accuracy
-
-
-def test_convergence_shows_the_average_of_all_clients_over_the_rounds(tmp_path: Path) -> None:
-    drawing = charts.convergence(two_methods(tmp_path))
-    (axes,) = panels(drawing)
-    found = points(axes)
-    assert found["fedavg"] == [(1, 20), (2, 40)]
-    assert found["prowd"] == [(1, 40), (2, 70)]
+@pytest.mark.parametrize(("against", "places"), [("rounds", (1, 2)), ("megabytes", (2, 4))])
+def test_curves_per_width_and_of_all_clients(against: str, places: tuple[int, int], tmp_path: Path) -> None:
+    drawing = charts.accuracy_curves(two_methods(tmp_path), against)
+    int8, float32, average = panels(drawing)
+    assert [axes.get_title() for axes in (int8, float32, average)] == ["int8", "float32", "all clients"]
     assert legend(drawing) == ["fedavg", "prowd"]
-    assert drawing is not None
-    assert (drawing.name, drawing.note) == ("fig4-convergence", "As Figure 4 of the paper")
-    assert "seeds" not in drawing.caption
-
-
-def test_curves_per_width_over_the_rounds(tmp_path: Path) -> None:
-    int8, float32 = panels(charts.accuracy_curves(two_methods(tmp_path), "rounds"))
-    assert (int8.get_title(), float32.get_title()) == ("int8", "float32")
-    assert points(int8)["prowd"] == [(1, 30), (2, 60)]
-    assert points(float32)["prowd"] == [(1, 50), (2, 80)]
-    assert points(float32)["fedavg"] == [(1, 20), (2, 40)]
-
-
-def test_curves_over_the_megabytes_that_were_moved_so_far(tmp_path: Path) -> None:
-    int8, _, average = panels(charts.accuracy_curves(two_methods(tmp_path), "megabytes"))
-    assert points(int8)["prowd"] == [(2, 30), (4, 60)]
-    assert average.get_title() == "all clients"
-    assert points(average)["prowd"] == [(2, 40), (4, 70)]
+    for axes, values in ((int8, (30, 60)), (float32, (50, 80)), (average, (40, 70))):
+        assert points(axes)["prowd"] == list(zip(places, values, strict=True))
+        assert points(axes)["fedavg"] == list(zip(places, (20, 40), strict=True))
 
 
 def test_a_method_that_sends_nothing_is_a_level_line(tmp_path: Path) -> None:
@@ -107,32 +77,28 @@ def test_a_method_that_sends_nothing_is_a_level_line(tmp_path: Path) -> None:
         assert len(points(axes)["prowd"]) == 2
     assert drawing is not None
     assert "level line" in drawing.caption
-    (axes,) = panels(charts.convergence(only_group(tmp_path)))
+    *_, axes = panels(charts.accuracy_curves(only_group(tmp_path), "rounds"))
     assert points(axes)["local"] == [(1, 10), (2, 55)]
 
 
 def test_of_a_single_run_the_models_as_received_are_shown_too(tmp_path: Path) -> None:
     rounds = [line(n, {"int8": 0.5, "float32": 0.7}, received={"int8": 0.1 * n, "float32": 0.3 * n}) for n in (1, 2)]
     group = only_group(write(tmp_path / "a", rounds))
-    int8, float32 = panels(charts.accuracy_curves(group, "rounds"))
+    int8, float32, axes = panels(charts.accuracy_curves(group, "rounds"))
     assert points(int8) == {
         "fedavg": [(1, 50), (2, 50)],
         "as received": [(1, 10), (2, 20)],
     }
     assert points(float32)["as received"] == [(1, 30), (2, 60)]
-    (axes,) = panels(charts.convergence(group))
     assert points(axes)["as received"] == [(1, 20), (2, 40)]
 
 
 @pytest.mark.parametrize("seeds", [2, 3])
 def test_bands_are_drawn_from_three_seeds_on(seeds: int, tmp_path: Path) -> None:
-    drawing = charts.convergence(two_methods(tmp_path, seeds))
-    (axes,) = panels(drawing)
+    drawing = charts.accuracy_curves(two_methods(tmp_path, seeds), "rounds")
+    axes = panels(drawing)[-1]
     bands = [one for one in axes.collections if isinstance(one, FillBetweenPolyCollection)]
     assert len(bands) == (2 if seeds == 3 else 0)
-    assert drawing is not None
-    assert ("; mean over seeds, bands: 95 % confidence interval" in drawing.caption) == (seeds == 3)
-    assert "; mean over seeds" in drawing.caption
     if bands:
         corners = bands[0].get_paths()[0].vertices
         assert isinstance(corners, np.ndarray)
@@ -144,44 +110,17 @@ def test_rounds_that_did_not_measure_leave_no_point(tmp_path: Path) -> None:
     rounds = [line(1, {"int8": 0.1, "float32": 0.1}), line(2, {}), line(3, {"int8": 0.3}), *lines(0, 0, 0, 0.4)[3:]]
     rounds[1]["accuracy"]["trained"] = {"int8": math.nan, "float32": math.nan}
     group = only_group(write(tmp_path / "a", rounds))
-    int8, float32 = panels(charts.accuracy_curves(group, "rounds"))
+    int8, float32, axes = panels(charts.accuracy_curves(group, "rounds"))
     assert points(int8)["fedavg"] == [(1, 10), (3, 30), (4, 40)]
     assert points(float32)["fedavg"] == [(1, 10), (4, 40)]
-    (axes,) = panels(charts.convergence(group))
     assert points(axes)["fedavg"] == [(1, 10), (4, 40)], "an average is of all widths"
-
-
-def test_bars_are_as_high_as_the_table_says(tmp_path: Path) -> None:
-    group = two_methods(tmp_path, 3)
-    drawing = charts.accuracy_bars(group)
-    (axes,) = panels(drawing)
-    bars = [found for found in axes.containers if isinstance(found, BarContainer)]
-    heights = {str(found.get_label()): [bar.get_height() for bar in found] for found in bars}
-    assert heights == {"fedavg": pytest.approx([41, 41, 41]), "prowd": pytest.approx([61, 81, 71])}
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["int8", "float32", "average"]
-    for found in bars:
-        for place, bar in enumerate(found):
-            assert abs(bar.get_x() + bar.get_width() / 2 - place) < 0.4, "above its own width"
-    assert axes.get_ylim()[0] == pytest.approx(20)  # the lowest end of an interval is 41 − 2.48 %
-    assert drawing is not None
-    assert drawing.caption.endswith("bars of error: 95 % confidence interval.")
-    assert axes.get_ylabel().endswith("(the axis begins at 20)"), "in every format"
-
-
-def test_more_than_eight_methods_are_told_apart_by_hatches(tmp_path: Path) -> None:
-    for number in range(10):
-        write(tmp_path / str(number), lines(0.5), method=f"m{number}")
-    (axes,) = panels(charts.accuracy_bars(only_group(tmp_path)))
-    bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
-    looks = {(bar.get_facecolor(), bar.get_hatch() or "") for bar in bars}
-    assert len(looks) == 10
 
 
 def test_a_name_that_begins_with_an_underscore_is_in_the_legend(tmp_path: Path) -> None:
     for method in ("_mine", "_yours", "local"):
         write(tmp_path / method, lines(0.5, sent=10 if method == "local" else 1000), method=method)
     group = only_group(tmp_path)
-    for drawing in (charts.convergence(group), charts.accuracy_curves(group, "megabytes"), charts.accuracy_bars(group)):
+    for drawing in (charts.accuracy_curves(group, against) for against in ("rounds", "megabytes")):
         assert [text.strip() for text in legend(drawing)] == ["local", "_mine", "_yours"]
 
 
@@ -190,103 +129,8 @@ def test_without_anything_measured_there_is_no_figure(made: list[dict[str, Any]]
     group = only_group(write(tmp_path / "a", made, clients="many", rounds=3, finished=False))
     assert charts.accuracy_curves(group, "rounds") is None
     assert charts.accuracy_curves(group, "megabytes") is None
-    assert charts.accuracy_bars(group) is None
-    assert charts.timeline(group.first, "x") is None
-    if not made:
-        assert charts.convergence(group) is None
-        assert charts.traffic_bars(group) is None
-
-
-# Bytes
-
-
-def test_bytes_of_a_client_by_hand(tmp_path: Path) -> None:
-    """Of two Int8 clients one is lost in the second round: it was sent the model, and sent nothing."""
-    rounds = [
-        line(1, {}, up={"int8": 200, "float32": 800}, down={"int8": 300, "float32": 900},
-             clients={0: (100, 150), 1: (100, 150), 2: (400, 450), 3: (400, 450)}),
-        line(2, {}, up={"int8": 100, "float32": 800}, down={"int8": 300, "float32": 900},
-             clients={0: (100, 150), 1: (0, 150), 2: (400, 450), 3: (400, 450)}, lost=[absent(1)]),
-    ]  # fmt: skip
-    records = only_group(write(tmp_path / "a", rounds)).records
-    found = {
-        (width, way): bytes_a_client(records, width, way) for width in ("int8", "float32") for way in ("up", "down")
-    }
-    assert found == {("int8", "up"): 100, ("int8", "down"): 150, ("float32", "up"): 400, ("float32", "down"): 450}
-    assert bytes_a_client(records, "int4", "up") == 0
-    for one in rounds:
-        del one["bytes"]["clients"]
-    older = only_group(write(tmp_path / "older", rounds)).records
-    assert {key: bytes_a_client(older, *key) for key in found} == found
-
-
-def test_bytes_of_a_client_in_sampled_cohorts(tmp_path: Path) -> None:
-    """Two of four clients a round: at first one of each width, then twice those of one width."""
-    rounds = [
-        line(1, {}, up={"int8": 100, "float32": 400}, clients={1: (100, 1), 3: (400, 1)}, asked=2),
-        line(2, {}, up={"int8": 200}, clients={0: (100, 1), 1: (100, 1)}, asked=2),
-        line(3, {}, up={"float32": 800}, clients={2: (400, 1), 3: (400, 1)}, asked=2),
-    ]
-    records = only_group(write(tmp_path / "a", rounds, cohort=2)).records
-    assert (bytes_a_client(records, "int8", "up"), bytes_a_client(records, "float32", "up")) == (100, 400)
-    for one in rounds:
-        del one["bytes"]["clients"]
-    older = only_group(write(tmp_path / "older", rounds, cohort=2)).records
-    # Nobody says who was asked; of two a round one is of each width on average: 300 bytes of 3, 1200 of 3.
-    assert (bytes_a_client(older, "int8", "up"), bytes_a_client(older, "float32", "up")) == (100, 400)
-
-
-def test_bars_of_bytes(tmp_path: Path) -> None:
-    write(tmp_path / "a", lines(0.5, 0.5, sent=3000))
-    write(tmp_path / "b", lines(0.5, 0.5, sent=5000), method="prowd")
-    drawing = charts.traffic_bars(only_group(tmp_path))
-    up, down = panels(drawing)
-    for axes in (up, down):
-        assert [bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)] == [3, 3, 5, 5]
-    names = [text.get_text() for text in up.get_yticklabels()]
-    assert names == ["fedavg, int8", "fedavg, float32", "prowd, int8", "prowd, float32"]
-    assert (up.get_xlabel(), down.get_xlabel()) == ("kB up a client and round", "kB down a client and round")
-
-
-# Who was missing
-
-
-def test_the_timeline_marks_who_was_missing_when(tmp_path: Path) -> None:
-    rounds = [
-        line(1, {}, lost=[absent(3, "float32"), absent(0)]),
-        line(2, {}),
-        line(3, {}, refused=[absent(2, "float32")], lost=[absent(1, attempt=1)]),
-    ]
-    path = write(tmp_path / "my run", rounds, rounds=10, finished=False)
-    drawing = charts.timeline(only_group(path).first, "timeline-my run")
-    (axes,) = panels(drawing)
-    marks = {str(one.get_label()): one for one in axes.collections if isinstance(one, PathCollection)}
-    places = {label: sorted(map(tuple, np.asarray(one.get_offsets()).tolist())) for label, one in marks.items()}
-    assert places == {"lost": [(1, 0), (1, 3), (3, 1)], "refused": [(3, 2)]}
-    assert axes.get_xlim() == (0.5, 10.5)
-    assert axes.get_ylim() == (3.5, -0.5)
-    assert drawing is not None
-    assert drawing.name == "timeline-my run"
-    assert drawing.caption == "my run: clients lost (3) and updates refused (1)."
-
-
-def test_the_timeline_of_a_single_client(tmp_path: Path) -> None:
-    record = only_group(write(tmp_path / "a", [line(1, {}, refused=[absent(0)])], clients="int8:1")).first
-    (axes,) = panels(charts.timeline(record, "x"))
-    assert (axes.get_xlim(), axes.get_ylim()) == ((0.5, 1.5), (0.5, -0.5))
-    assert [one.get_label() for one in axes.collections] == ["refused"]
-
-
-@pytest.mark.parametrize(("clients", "rounds"), [("many", 10**300), ("int8:4", 3)])
-def test_the_timeline_of_clients_that_there_cannot_be(clients: str, rounds: int, tmp_path: Path) -> None:
-    made = [line(1, {}, lost=[absent(10**9), absent(2)])]
-    record = only_group(write(tmp_path / "a", made, clients=clients, rounds=rounds)).first
-    (axes,) = panels(charts.timeline(record, "x"))
-    (marks,) = axes.collections
-    assert np.asarray(marks.get_offsets()).tolist() == [[1, 2]]
-    assert axes.get_xlim()[1] <= 10**6 + 1
 
 
 def test_no_two_series_look_alike() -> None:
-    looks = {(colour(n), str(dash(n)), charts.MARKS[n % len(charts.MARKS)]) for n in range(24)}
+    looks = {(*map(str, look(n).values()), charts.MARKS[n % len(charts.MARKS)]) for n in range(24)}
     assert len(looks) == 24

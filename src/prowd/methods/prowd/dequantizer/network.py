@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import torch
@@ -14,7 +14,7 @@ from prowd.errors import RunError
 from prowd.methods.prowd.dequantizer.modules import assemble, cut, eligible, side
 from prowd.methods.prowd.dequantizer.settings import DequantizerSettings, Ladder
 from prowd.nets.architecture import Architecture
-from prowd.numbers.quantize import Weights
+from prowd.numbers.quantize import QTensor, Weights
 from prowd.numbers.seeds import generator
 
 __all__ = ["Block", "Coupling", "DenseBlock", "Dequantizer", "dequantize", "dequantize_in_stages"]
@@ -48,32 +48,22 @@ class DenseBlock(nn.Module):
 
 
 class Coupling(nn.Module):
-    """ρ: w₁' = w₁ + α(w₂), w₂' = w₂⊙exp(β(w₁')) + γ(w₁') on two halves of the channels, the exponent within ±0.8.
+    """ρ: w₁' = w₁ + α(w₂), w₂' = w₂⊙exp(β(w₁')) + γ(w₁') on two halves of the channels, the exponent within ±0.8."""
 
-    An informed ρ has α, β and γ read modules of the same size beside, those of the weights that were sent.
-    """
-
-    def __init__(
-        self, channels: int, growth: int, depth: int, random: torch.Generator, *, informed: bool = False
-    ) -> None:
+    def __init__(self, channels: int, growth: int, depth: int, random: torch.Generator) -> None:
         super().__init__()
         self.first = channels // 2
-        second, beside = channels - self.first, channels if informed else 0
-        self.alpha = DenseBlock(second + beside, self.first, growth, depth, random)
-        self.beta = DenseBlock(self.first + beside, second, growth, depth, random)
-        self.gamma = DenseBlock(self.first + beside, second, growth, depth, random)
+        second = channels - self.first
+        self.alpha = DenseBlock(second, self.first, growth, depth, random)
+        self.beta = DenseBlock(self.first, second, growth, depth, random)
+        self.gamma = DenseBlock(self.first, second, growth, depth, random)
 
-    def forward(self, w: Tensor, sent: Tensor | None = None) -> Tensor:
+    def forward(self, w: Tensor) -> Tensor:
         """Apply the coupling to modules [n, channels, 3k, 3k]."""
         w1, w2 = w[:, : self.first], w[:, self.first :]
-        w1 = w1 + self.alpha(_beside(w2, sent))
-        read = _beside(w1, sent)
-        exponent = MAX_EXPONENT * (2 * torch.sigmoid(self.beta(read)) - 1)
-        return torch.cat([w1, w2 * torch.exp(exponent) + self.gamma(read)], 1)
-
-
-def _beside(w: Tensor, sent: Tensor | None) -> Tensor:
-    return w if sent is None else torch.cat([w, sent], 1)
+        w1 = w1 + self.alpha(w2)
+        exponent = MAX_EXPONENT * (2 * torch.sigmoid(self.beta(w1)) - 1)
+        return torch.cat([w1, w2 * torch.exp(exponent) + self.gamma(w1)], 1)
 
 
 class Block(nn.Module):
@@ -87,30 +77,25 @@ class Block(nn.Module):
         tau: float,
         form: Literal["residual", "printed"],
         random: torch.Generator,
-        *,
-        informed: bool = False,
     ) -> None:
         super().__init__()
         self.tau, self.form = tau, form
-        self.inner = Coupling(channels, growth, depth, random, informed=informed)
-        self.outer = Coupling(channels, growth, depth, random, informed=informed)
+        self.inner = Coupling(channels, growth, depth, random)
+        self.outer = Coupling(channels, growth, depth, random)
 
-    def forward(self, w: Tensor, sent: Tensor | None = None) -> Tensor:
+    def forward(self, w: Tensor) -> Tensor:
         """w + τ·(ρ(ρ(w)) − w), or as printed w + τ·ρ(ρ(w))."""
-        refined: Tensor = self.outer(self.inner(w, sent), sent)
+        refined: Tensor = self.outer(self.inner(w))
         return w + self.tau * (refined - w if self.form == "residual" else refined)
 
 
 class Dequantizer(nn.Module):
-    """φ: blocks φ_0 … φ_{k−1} that take weight modules from the foot of the ladder to its top.
+    """φ: blocks φ_0 … φ_{k−1} that take weight modules from the foot of the ladder to its top."""
 
-    An informed φ knows what was sent to the client whose weights it takes up; the paper's does not.
-    """
-
-    def __init__(self, ladder: Ladder, settings: DequantizerSettings, seed: int, *, informed: bool = False) -> None:
+    def __init__(self, ladder: Ladder, settings: DequantizerSettings, seed: int) -> None:
         super().__init__()
         side(settings.module)
-        self.ladder, self.settings, self.informed = ladder, settings, informed
+        self.ladder, self.settings = ladder, settings
         self.blocks = nn.ModuleList(
             Block(
                 settings.module,
@@ -119,19 +104,14 @@ class Dequantizer(nn.Module):
                 settings.tau,
                 settings.form,
                 generator(seed, "phi", "init", block),
-                informed=informed,
             )
             for block in range(ladder.blocks)
         )
 
-    def forward(
-        self, modules: Tensor, start: int = 0, stop: int | None = None, *, sent: Tensor | None = None
-    ) -> Tensor:
-        """Take modules of width π_start to width π_stop (default: the top); an informed φ needs those sent as well."""
-        if (sent is not None) != self.informed:
-            raise ValueError("an informed φ, and no other, needs what was sent")
+    def forward(self, modules: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
+        """Take modules of width π_start to width π_stop (default: the top)."""
         for block in self.blocks[start:stop]:
-            modules = block(modules, sent)
+            modules = block(modules)
         return modules
 
     def state(self) -> dict[str, Tensor]:
@@ -147,36 +127,32 @@ class Dequantizer(nn.Module):
 
 
 @torch.no_grad()
-def dequantize(
-    phi: Dequantizer, architecture: Architecture, weights: Weights, sent: Mapping[str, Tensor] | None = None
-) -> dict[str, Tensor]:
+def dequantize(phi: Dequantizer, architecture: Architecture, weights: Weights) -> dict[str, Tensor]:
     """ŵ of a client's weights as they arrived: each eligible tensor enters φ at its own width and goes to the top.
 
     Weights at the top of the ladder (Float32 in Table 1), layers without modules and gains pass untouched.
     """
-    names, size = eligible(architecture, phi.settings.module), phi.settings.module
-    device = next(phi.parameters()).device
-    values: dict[str, Tensor] = {}
-    for name, tensor in weights.items():
-        value = tensor.value()
-        entry = phi.ladder.entry(tensor.width) if name in names else phi.ladder.blocks
-        if entry < phi.ladder.blocks:
-            beside = None if sent is None else cut(sent[name].to(device), size)
-            value = assemble(phi(cut(value.to(device), size), entry, sent=beside), tensor.shape).cpu()
-        values[name] = value
+    values = {name: tensor.value() for name, tensor in weights.items()}
+    for name in _lifted(phi, architecture, weights):
+        *_, values[name] = _stages(phi, weights[name])
     return values
 
 
 @torch.no_grad()
 def dequantize_in_stages(phi: Dequantizer, architecture: Architecture, weights: Weights) -> list[dict[str, Tensor]]:
     """The last tensor that ``dequantize`` would lift: as it arrived, and after each block that it passes."""
-    names, device = eligible(architecture, phi.settings.module), next(phi.parameters()).device
-    lifted = [name for name in names if name in weights and phi.ladder.entry(weights[name].width) < phi.ladder.blocks]
-    stages: list[dict[str, Tensor]] = []
-    for name in lifted[-1:]:
-        modules = cut(weights[name].value().to(device), phi.settings.module)
-        stages.append({name: assemble(modules, weights[name].shape).cpu()})
-        for block in phi.blocks[phi.ladder.entry(weights[name].width) :]:
-            modules = block(modules)
-            stages.append({name: assemble(modules, weights[name].shape).cpu()})
-    return stages
+    return [{name: stage} for name in _lifted(phi, architecture, weights)[-1:] for stage in _stages(phi, weights[name])]
+
+
+def _lifted(phi: Dequantizer, architecture: Architecture, weights: Weights) -> list[str]:
+    """Names of the tensors that pass at least one block."""
+    names = [name for name in eligible(architecture, phi.settings.module) if name in weights]
+    return [name for name in names if phi.ladder.entry(weights[name].width) < phi.ladder.blocks]
+
+
+def _stages(phi: Dequantizer, tensor: QTensor) -> Iterator[Tensor]:
+    modules = cut(tensor.value().to(next(phi.parameters()).device), phi.settings.module)
+    yield assemble(modules, tensor.shape).cpu()
+    for block in phi.blocks[phi.ladder.entry(tensor.width) :]:
+        modules = block(modules)
+        yield assemble(modules, tensor.shape).cpu()

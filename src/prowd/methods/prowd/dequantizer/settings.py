@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -41,11 +40,6 @@ class Ladder:
             raise ConfigError(f"ladder: {str(self)!r} has no rung for {width}; accepted: one with every client width")
         return self.widths.index(width)
 
-    def require(self, widths: Iterable[Bitwidth]) -> None:
-        """Refuse a federation with a width that the ladder lacks."""
-        for width in widths:
-            self.entry(width)
-
     def __str__(self) -> str:
         return ", ".join(map(str, self.widths))
 
@@ -66,7 +60,7 @@ class DequantizerSettings:
     form: Literal["residual", "printed"] = "residual"
     """residual: w + τ·(ρρ(w) − w), the identity at identity ρ; printed: w + τ·ρρ(w), which is then 1.1·w."""
     optimizer: Literal["adam", "sgd"] = "adam"
-    """adam learns at the scale of the digits what the paper's sgd (lr 0.01) does not: see benchmarks/dequantizer.py."""
+    """adam learns at the scale of the digits what the paper's sgd (lr 0.01) does not: see experiments/dequantizer."""
     lr: Annotated[float, Gt(0)] = 0.001
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     """Momentum of either optimizer (Adam's β₁); it starts afresh with every fit."""

@@ -27,8 +27,6 @@ class Net:
     architecture: Architecture
     width: Bitwidth
     weights: Weights
-    sent: Mapping[str, Tensor] | None = None
-    """The weights from which its client set out, for a φ that is to know them."""
 
 
 class Source:
@@ -46,8 +44,6 @@ class Source:
         self.truth = self._modules(values, size, device)
         """The modules of w, [n, size, 3k, 3k]."""
         self.ends = list(accumulate(values[name].numel() // (9 * size**2) for name in self.names))
-        self.sent = None if net.sent is None else self._modules(net.sent, size, device)
-        """Those of the weights that were sent."""
         self.rungs = [quantize(self.truth, width).value() for width in ladder.widths[: self.entry]]
         self.rungs.append(self.truth.clamp(-1, 1))
         """q_0 … q_j, each [n, size, 3k, 3k]; q_j is w itself, floats clipped to ±1."""

@@ -93,6 +93,7 @@ static int allocate_backward(Layer *layer) {
                         layer->gradient_inputs) ||
         !allocate(layer, GRADIENT, 'i', w->padded_outputs, w->taps, layer->gradient_inputs, 0))
         return 0;
+    memset(memory_of(layer, GRADIENT), 0, (size_t)layer->memory[GRADIENT].buffer.len); /* nothing to learn yet */
     if (layer->memory[GIVEN].buffer.buf &&
         !allocate(layer, GIVEN_PASSES, 'B', layer->images, layer->positions.rows, layer->positions.columns,
                   w->padded_outputs))

@@ -28,15 +28,16 @@ static V broadcast(int32_t value) {
     return v;
 }
 
+/* Sums wrap around, as those of vectors do. */
 static V add(V a, V b) {
-    for (int i = 0; i < LANES; i++) a.lane[i] += b.lane[i];
+    for (int i = 0; i < LANES; i++) a.lane[i] = (int32_t)((uint32_t)a.lane[i] + (uint32_t)b.lane[i]);
     return a;
 }
 
 static V dot(V s, V u, V t) {
     const uint8_t *x = (const uint8_t *)u.lane;
     const int8_t *w = (const int8_t *)t.lane;
-    for (int i = 0; i < 4 * LANES; i++) s.lane[i / 4] += x[i] * w[i];
+    for (int i = 0; i < 4 * LANES; i++) s.lane[i / 4] = (int32_t)((uint32_t)s.lane[i / 4] + (uint32_t)(x[i] * w[i]));
     return s;
 }
 

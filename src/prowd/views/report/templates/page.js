@@ -3,10 +3,10 @@ for (const table of document.querySelectorAll("table.sortable")) {
   const headings = [...table.tHead.rows[0].cells];
   const original = [...table.tBodies[0].rows];
   headings.forEach((heading, column) => {
+    const numeric = heading.classList.contains("number");
     const key = (row) => {
-      const cell = row.cells[column];
-      const text = cell.textContent.trim();
-      const value = Number(cell.dataset.value ?? NaN);
+      const text = row.cells[column].textContent.trim();
+      const value = numeric ? Number.parseFloat(text.replaceAll(",", "")) : NaN;
       return Number.isNaN(value) ? text : value;
     };
     const compare = (sign) => (one, other) => {

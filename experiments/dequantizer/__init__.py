@@ -1,0 +1,1 @@
+"""φ against trivial dequantizers: nearer to the weights by a quarter, no better in accuracy."""

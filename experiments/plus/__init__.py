@@ -1,0 +1,1 @@
+"""ProWD-Plus with another message: refined ternary weights are four to five points below movements."""

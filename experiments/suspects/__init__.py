@@ -1,0 +1,1 @@
+"""One open choice of the paper changed at a time: none brings the gain that it reports."""

@@ -1,0 +1,209 @@
+"""The experiments: their methods through FILE.py:CLASS, their plans, and what is published of a comparison."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import prowd
+from experiments.__main__ import main
+from experiments.masks.method import LimitedProWD, LimitedSwa, MoversSwa, RandomSwa, limited
+from experiments.plans import PLANS, SCREENED, Plan
+from experiments.plus.method import drift_of, posterior_mean
+from experiments.publish import near_levels, publish, read_rows
+from experiments.reading import read_choices, read_evidence
+from prowd.config.schema import load_config
+from prowd.errors import RunError
+from prowd.federation.engine import Federation, run_round
+from prowd.methods import ServerState, find_method
+from prowd.numbers.bits import FLOAT32
+from prowd.numbers.quantize import quantize, ternarize
+from tests.runs import TINY, arrays
+
+from .scenes import INT8, FakeTransport, dot, honest, same, scene
+
+ROOT = Path(__file__).parents[2]
+OWN = sorted({method for plan in PLANS.values() for method in plan.methods if ":" in method})
+SCENE, START = scene(INT8, INT8, FLOAT32, architecture=dot(40, 5)), ServerState(1, {})
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_method_of_the_experiments_makes_rounds(name: str, tmp_path: Path) -> None:
+    file, _, attribute = name.partition(":")
+    method = find_method(f"{ROOT / file}:{attribute}")()
+    given = replace(scene(INT8, INT8, FLOAT32), buffer=torch.zeros(4, 2, 8, 8))
+    federation, state = Federation(given, method, rounds=2, cohort=3), method.init(given)
+    for _ in range(2):
+        before = state.model
+        report, state = run_round(federation, state, FakeTransport(honest(given, method, tmp_path)))
+        assert not report.clients.refused
+        assert not same(state.model, before)
+
+
+def movements(seed: int) -> dict[str, Tensor]:
+    """Of a layer, and the same of another."""
+    drawn = torch.randn(5, 40, generator=torch.Generator().manual_seed(seed))
+    return {"fc.weight": drawn, "other.weight": drawn}
+
+
+@pytest.mark.parametrize("fewest", [0, 1, 4, 7, 8])
+@pytest.mark.parametrize("seed", range(20))
+def test_no_mask_within_the_limit_has_a_greater_cosine(seed: int, fewest: int) -> None:
+    random = torch.Generator().manual_seed(seed)
+    low, high = (torch.randint(-3, 4, (8,), generator=random).double() for _ in range(2))
+    mask = limited(low, high, fewest)
+
+    def cosine(kept: Tensor) -> float:
+        return float(torch.cosine_similarity(kept * low, high, dim=0))
+
+    every = (torch.tensor(bits).double() for bits in itertools.product((0, 1), repeat=8) if sum(bits) >= fewest)
+    assert int(mask.sum()) >= fewest
+    assert cosine(mask.double()) == pytest.approx(max(map(cosine, every)), abs=1e-9)
+
+
+@pytest.mark.parametrize("control", [RandomSwa, MoversSwa])
+def test_controls_drop_as_much_as_the_masks_that_they_control(control: type[LimitedSwa]) -> None:
+    low, high = movements(1), movements(2)
+    best = LimitedSwa().masks(SCENE, START, low, high)["fc.weight"]
+    mask = control().masks(SCENE, START, low, high)["fc.weight"]
+    assert int(mask.kept.sum()) == int(best.kept.sum()) == 160
+    assert not torch.equal(mask.kept, best.kept)
+    assert mask.cosine_before == best.cosine_before
+    assert mask.cosine_after < best.cosine_after
+    squares = low["fc.weight"].double().square()
+    assert mask.kept_movement == pytest.approx(float(squares[mask.kept].sum() / squares.sum()))
+    moved = low["fc.weight"].abs()
+    assert (moved[mask.kept].max() < moved[~mask.kept].min()) == (control is MoversSwa)
+
+
+def test_random_masks_are_drawn_anew_by_seed_and_round_and_tensor() -> None:
+    def kept(seed: int, round_: int, name: str = "fc.weight") -> Tensor:
+        given, state = replace(SCENE, seed=seed), replace(START, round=round_)
+        return RandomSwa().masks(given, state, movements(1), movements(2))[name].kept
+
+    assert torch.equal(kept(0, 1), kept(0, 1))
+    others = (kept(0, 2), kept(1, 1), kept(0, 1, "other.weight"))
+    assert not any(torch.equal(kept(0, 1), other) for other in others)
+
+
+def test_limits_count_all_entries_or_those_that_moved_and_may_keep_the_rest() -> None:
+    low, high = movements(1), movements(2)
+    low["fc.weight"] = low["fc.weight"] * (torch.arange(200).view(5, 40) < 50)
+
+    def dropped(method: LimitedProWD) -> int:
+        return int((~method.masks(SCENE, START, low, high)["fc.weight"].kept).sum())
+
+    assert dropped(LimitedProWD()) == 40
+    assert dropped(LimitedProWD(sparsity_of="moved")) == 10
+    assert 0 < dropped(LimitedProWD(zeros="keep")) < 40
+    assert dropped(LimitedProWD(sparsity=0.0)) == 0
+    masks = LimitedProWD(scope="global").masks(SCENE, START, low, high).values()
+    assert sum(int((~mask.kept).sum()) for mask in masks) == 80
+
+
+@pytest.mark.parametrize(("code", "sigma", "level"), [(10, 0.3, 1), (-90, 0.05, 0), (100, 0.02, 1), (127, 1.5, -1)])
+def test_a_refined_weight_is_the_mean_of_what_its_level_leaves_possible(code: int, sigma: float, level: int) -> None:
+    ends = {-1: (-127 / 128, -32.5 / 128), 0: (-32.5 / 128, 32.5 / 128), 1: (32.5 / 128, 127 / 128)}[level]
+    grid = torch.linspace(*ends, 200_001, dtype=torch.float64)
+    weight = torch.softmax(-0.5 * ((grid - code / 128) / sigma).square(), dim=0)
+    found = posterior_mean(torch.tensor([code / 128]), torch.tensor([level]), sigma, INT8)
+    assert float(found) == pytest.approx(float((grid * weight).sum()), abs=1e-5)
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.1, 0.4])
+def test_drift_is_found_from_changed_levels(sigma: float) -> None:
+    random = torch.Generator().manual_seed(3)
+    received = quantize(torch.rand(20_000, generator=random) * 1.5 - 0.75, INT8).value()
+    truth = [quantize(received + sigma * torch.randn(20_000, generator=random), INT8) for _ in range(3)]
+    assert drift_of(received, [ternarize(tensor).codes for tensor in truth], INT8) == pytest.approx(sigma, rel=0.05)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A comparison of three methods and two seeds, of which a run has not been finished."""
+    folder = tmp_path_factory.mktemp("experiments") / "made"
+    methods = ["fedavg", "fedgroupedavg", "prowd"]
+    prowd.compare("quick", methods=methods, seeds=[0, 1], out=folder, data=arrays(), workers=2, **TINY)
+    (folder / "prowd-seed1" / "summary.json").unlink()
+    return folder
+
+
+def test_what_is_published_is_read_again(made: Path, tmp_path: Path) -> None:
+    publish(made, tmp_path / "mix")
+    assert {path.name for path in (tmp_path / "mix").iterdir()} == {"table.md", "runs.csv", "provenance.csv"}
+    found, rows = read_evidence(tmp_path / "mix"), read_rows(tmp_path / "mix" / "runs.csv")
+    runs = {(method, seed) for method, those in found.outcomes.items() for seed in those}
+    assert runs == {*itertools.product(("fedavg", "fedgroupedavg"), (0, 1)), ("prowd", 0)}
+    first = next(row for row in rows if (row["method"], row["seed"]) == ("prowd", "0"))
+    assert found.outcomes["prowd"][0].trained["int8"] == float(first["int8 trained"])
+    assert found.peaks["prowd"][0] == float(first["float32 near a level"])
+    assert all(len(row["weights_sha256"]) == 64 for row in rows)
+    sources = read_rows(tmp_path / "mix" / "provenance.csv")
+    assert sorted(row["run"] for row in sources) == sorted(f"{method}-seed{seed}" for method, seed in runs)
+
+
+def test_choices_share_a_folder_and_are_replaced_one_by_one(made: Path, tmp_path: Path) -> None:
+    for choice in ("one", "other", "one"):
+        publish(made, tmp_path, choice=choice)
+    found = read_choices(tmp_path)
+    assert {name: sum(map(len, one.outcomes.values())) for name, one in found.items()} == {"one": 5, "other": 5}
+
+
+def test_the_runner_makes_and_publishes_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {**TINY, "rounds": 1, "data": arrays()}
+    monkeypatch.setitem(PLANS, "tiny", Plan("?", "quick", ("local", "fedavg"), settings, than="tiny", seeds=(0,)))
+    monkeypatch.setitem(PLANS, "suspects/as-it-is", Plan("?", "quick", ("fedavg", "prowd"), settings, seeds=(0,)))
+    command = [
+        "experiments",
+        "--workers",
+        "1",
+        "--runs",
+        str(tmp_path / "runs"),
+        "--results",
+        str(tmp_path / "results"),
+    ]
+    monkeypatch.setattr("sys.argv", [*command, "--only", "tiny", "suspects/as-it-is"])
+    said: list[str] = []
+    for _ in range(2):
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert not stop.value.code
+        said.append(capsys.readouterr().out)
+    assert "| tiny | int8 of fedavg, with − without | 1 |  | +0.00 | too few runs |" in said[0]
+    assert "| as the presets have it |" in (tmp_path / "results/suspects/table.md").read_text("utf-8")
+    assert [row["run"] for row in read_rows(tmp_path / "results/tiny/provenance.csv")] == [
+        "fedavg-seed0",
+        "local-seed0",
+    ]
+    assert said[0].partition("| comparison")[2] == said[1].partition("| comparison")[2]
+
+
+def test_there_must_be_something_to_publish(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="comparison"):
+        publish(tmp_path, tmp_path / "published")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_can_be_made_and_are_in_the_index(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    plan = PLANS[name]
+    assert plan.against in ("", *PLANS)
+    for method in plan.methods:
+        config = load_config(plan.preset, {**plan.settings, "method": method})
+        assert config != load_config(plan.preset, {"method": method}) or not plan.settings
+        assert (config.validation == 0) != name.startswith(SCREENED)
+    assert set(plan.seeds) <= ({100} if name.startswith(SCREENED) else {0, 1, 2})
+    folder = name.partition("/")[0]
+    assert f"results/{folder}/table.md" in (ROOT / "experiments/README.md").read_text("utf-8")
+    assert {path.name for path in (ROOT / "results" / folder).iterdir()} == {"table.md", "runs.csv", "provenance.csv"}
+
+
+def test_weights_near_a_ternary_level() -> None:
+    assert near_levels([-0.6, -0.39, 0.0, 0.11, 0.25, 0.41, 1.0, -0.5]) == 4 / 8
