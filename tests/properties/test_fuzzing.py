@@ -42,25 +42,21 @@ def test_all_seeds_are_accepted(name: str) -> None:
 # Messages. Lengths and checksums are right, so that what is cut off, put in or changed is met inside.
 
 
-@RELAXED
-@given(st.sampled_from(WIRE_UPDATE.seeds()), SPLICES, MENDED)
-def test_spliced_updates(message: bytes, splices: list[Splice], mended: Callable[[bytes], bytes]) -> None:
-    check_update(spliced(message, splices))
-    check_update(seal(2, mended(spliced(message, splices))))
+Case = tuple[Callable[[bytes], bool], int, bytes, bytes]
+CASES: list[Case] = [
+    *((check_update, 2, b"", message) for message in WIRE_UPDATE.seeds()),
+    *((check_task, 1, b"", message) for message in WIRE_TASK.seeds()),
+    *((check_admit, 2, reply[:1], reply[1:]) for reply in ADMIT.seeds()),
+]
+"""What reads a message, its kind, what stands before it, and the message."""
 
 
-@RELAXED
-@given(st.sampled_from(WIRE_TASK.seeds()), SPLICES, MENDED)
-def test_spliced_tasks(message: bytes, splices: list[Splice], mended: Callable[[bytes], bytes]) -> None:
-    check_task(spliced(message, splices))
-    check_task(seal(1, mended(spliced(message, splices))))
-
-
-@RELAXED
-@given(st.sampled_from(ADMIT.seeds()), SPLICES, MENDED)
-def test_spliced_replies(reply: bytes, splices: list[Splice], mended: Callable[[bytes], bytes]) -> None:
-    check_admit(reply[:1] + spliced(reply[1:], splices))
-    check_admit(reply[:1] + seal(2, mended(spliced(reply[1:], splices))))
+@settings(RELAXED, max_examples=300)
+@given(st.sampled_from(CASES), SPLICES, MENDED)
+def test_spliced_messages(case: Case, splices: list[Splice], mended: Callable[[bytes], bytes]) -> None:
+    check, kind, before, message = case
+    check(before + spliced(message, splices))
+    check(before + seal(kind, mended(spliced(message, splices))))
 
 
 def test_any_byte_of_a_reply_behind_right_checksums() -> None:
