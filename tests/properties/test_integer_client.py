@@ -14,6 +14,7 @@ from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
 from prowd.nets.lowbit.model import LowBitSettings
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import QTensor
+from prowd.wire import Task
 from tests.reference import integer_client as oracle
 
 TURNS = list(zip(COSINES, SINES, strict=True))
@@ -30,7 +31,13 @@ NETS = {
         (3, 8, 7),
     ),
     "overlapping windows": Architecture(
-        (Conv("a", 1, 4), MaxPool((3, 3), (2, 2)), Conv("b", 4, 2, relu=False), Flatten(), Linear("c", 8, 2, relu=False)),
+        (
+            Conv("a", 1, 4),
+            MaxPool((3, 3), (2, 2)),
+            Conv("b", 4, 2, relu=False),
+            Flatten(),
+            Linear("c", 8, 2, relu=False),
+        ),
         (1, 5, 5),
     ),
     "one channel": Architecture(
@@ -76,8 +83,9 @@ def test_a_round_is_the_oracles(
         )
         for name, shape in scene.architecture.shapes.items()
     }
-    model = build_model(scene, width, weights, 4, 9)
-    found_loss = fit(model, Examples(images, labels), scene, 4, 9)
+    task = Task(4, seed, 9, weights, work=scene.work(width, 4))
+    model = build_model(scene, width, weights, task)
+    found_loss = fit(model, Examples(images, labels), scene, task)
     eta = lowbit.rate_at(width)
     work = oracle.Work(
         seed, 4, 9, bits, 3, batch, (eta.mantissa, eta.exponent), int(scale * 2).bit_length() - 2, loss, local.augment

@@ -193,7 +193,7 @@ def mapped(function: Any, *tensors: Any) -> Any:
     return [mapped(function, *parts) for parts in zip(*tensors, strict=True)]
 
 
-# --- layers: a linear layer is a convolution whose window is the whole image ---------------------------------------------
+# --- layers: a linear layer is a convolution whose window is the whole image ------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -493,7 +493,7 @@ def turned(turns: Sequence[tuple[int, int]], quarters: int) -> tuple[int, int]:
     return cosine, sine if quarters >= 0 else -sine
 
 
-# --- what a method's client half sends ---------------------------------------------------------------------------------
+# --- what a method's client half sends --------------------------------------------------------------------------------
 
 
 def movement(trained: Sequence[int], received: Sequence[int], most: int, words: Sequence[int]) -> tuple[list[int], int]:

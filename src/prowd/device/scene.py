@@ -15,6 +15,8 @@ from prowd.nets.float32 import FloatSettings
 from prowd.nets.lowbit.kernels import KernelChoice
 from prowd.nets.lowbit.model import LowBitSettings
 from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import Rate
+from prowd.wire import Work
 
 __all__ = ["ClientSpec", "Decay", "LocalSettings", "Operation", "Rescale", "Scene", "Uplink"]
 
@@ -67,3 +69,9 @@ class Scene:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     kernel: KernelChoice = "auto"
     """What s-bit clients compute with; the results are the same."""
+
+    def work(self, width: Bitwidth, round_: int, factor: float = 1.0) -> Work:
+        """What a client of a width is told to do in a round; a method's factor scales its learning rates."""
+        local, factor = self.local, factor * self.local.pace(round_)
+        rate = Rate.exactly(factor) if width.is_float else local.lowbit.rate_at(width, factor)
+        return Work(local.steps, local.batch, rate, self.architecture.digest)

@@ -15,6 +15,7 @@ from prowd.nets.lowbit.model import Correction, LowBitModel
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import QTensor, Weights
 from prowd.numbers.streams import Stream, permutation
+from prowd.wire import Task
 
 __all__ = ["Correction", "Examples", "Model", "accuracy", "batches", "build_model", "fit"]
 
@@ -48,25 +49,24 @@ class Examples:
         return len(self.labels)
 
 
-def build_model(scene: Scene, width: Bitwidth, weights: Weights, round_: int, client: int, rate: float = 1.0) -> Model:
-    """Build the scene's architecture at a width, ready for one client's round; ``rate`` scales the learning rates."""
+def build_model(scene: Scene, width: Bitwidth, weights: Weights, task: Task) -> Model:
+    """Build the scene's architecture at a width, ready for the round of a task."""
     if width.is_float:
-        return FloatModel(scene.architecture, weights, scene.local.float32, scene.device, rate)
-    stream, settings = Stream.of(scene.seed, "rounding", round_, client), scene.local.lowbit
-    step = settings.rate_at(width, rate)
-    return LowBitModel(scene.architecture, width, weights, settings, stream, step, scene.kernel, scene.device)
+        return FloatModel(scene.architecture, weights, scene.local.float32, scene.device, task.work.rate.value)
+    stream = Stream.of(task.seed, "rounding", task.round, task.client)
+    return LowBitModel(
+        scene.architecture, width, weights, scene.local.lowbit, stream, task.work.rate, scene.kernel, scene.device
+    )
 
 
-def fit(
-    model: Model, examples: Examples, scene: Scene, round_: int, client: int, correction: Correction | None = None
-) -> float:
-    """Train for the scene's local steps and return the mean loss."""
-    local = scene.local
+def fit(model: Model, examples: Examples, scene: Scene, task: Task, correction: Correction | None = None) -> float:
+    """Train for the local steps of a task and return the mean loss."""
     images, labels = examples.images.to(scene.device), examples.labels.to(scene.device)
-    variations = Stream.of(scene.seed, "augment", round_, client)
-    rows = batches(len(labels), local.batch, local.steps, Stream.of(scene.seed, "batches", round_, client))
+    where = task.round, task.client
+    order, variations = Stream.of(task.seed, "batches", *where), Stream.of(task.seed, "augment", *where)
+    rows = batches(len(labels), task.work.batch, task.work.steps, order)
     for step, chosen in enumerate(rows.to(scene.device)):
-        model.step(augment(images[chosen], local.augment, variations, step), labels[chosen], correction)
+        model.step(augment(images[chosen], scene.local.augment, variations, step), labels[chosen], correction)
     return model.loss()
 
 

@@ -49,6 +49,8 @@ class ClientRuntime:
             found = f"client {task.client} of seed {task.seed}"
             raise WireError(f"client {self.device.spec.id} of seed {self.scene.seed} received a task for {found}")
         network = self.scene.architecture
+        if task.work.network != network.digest:
+            raise WireError(f"network is {task.work.network:#x}; accepted: {network.digest:#x}, the one of this client")
         shapes = network.shapes | {gain_name(layer): (layer.outputs,) for layer in network.weight_layers}
         for name, tensor in task.weights.items():
             own = name.rpartition("/")[2]  # a method may send several of a name, as in mean/conv1.weight

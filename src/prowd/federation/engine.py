@@ -19,7 +19,7 @@ from prowd.federation.client import one_thread
 from prowd.federation.inbox import Inbox, admit_all, sum_up
 from prowd.federation.report import RoundReport
 from prowd.federation.transport import Transport
-from prowd.methods import Method, Notes, ServerState, WorksMeanwhile
+from prowd.methods import Method, Notes, ScalesRates, ServerState, WorksMeanwhile
 from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
 from prowd.numbers.seeds import generator
 from prowd.wire import Parcel, Task, Update, encode_task, encode_weights
@@ -137,17 +137,20 @@ def dispatch(
     federation: Federation, state: ServerState, cohort: Sequence[ClientSpec]
 ) -> tuple[dict[int, Parcel], dict[int, int]]:
     """Encode a task for every client; also returns who measures the model that each receives."""
-    round_ = state.round + 1
-    weights = {client.id: federation.method.dispatch(federation.scene, state, client) for client in cohort}
+    round_, scene, method = state.round + 1, federation.scene, federation.method
+    weights = {client.id: method.dispatch(scene, state, client) for client in cohort}
     shared: dict[bytes, bytes] = {}
     encoded = ((client, encode_weights(sent)) for client, sent in weights.items())
     bodies = {client: shared.setdefault(body, body) for client, body in encoded}
     measures = round_ % federation.evaluate_every == 0 or round_ in (1, federation.rounds)
-    measurers = measured_by(federation.scene, cohort, bodies)
+    measurers = measured_by(scene, cohort, bodies)
     parcels: dict[int, Parcel] = {}
-    for client, sent in weights.items():
-        settings = {MEASURE_RECEIVED: float(measures and measurers[client] == client), MEASURE_TRAINED: float(measures)}
-        parcels[client] = encode_task(Task(round_, federation.scene.seed, client, sent, settings), bodies[client])
+    for client in cohort:
+        receives = measures and measurers[client.id] == client.id
+        settings = {MEASURE_RECEIVED: float(receives), MEASURE_TRAINED: float(measures)}
+        work = scene.work(client.width, round_, method.rate(scene, client) if isinstance(method, ScalesRates) else 1.0)
+        task = Task(round_, scene.seed, client.id, weights[client.id], settings, work)
+        parcels[client.id] = encode_task(task, bodies[client.id])
     return parcels, measurers
 
 

@@ -1,6 +1,16 @@
 """Federated methods, one file each, both halves in it."""
 
-from prowd.methods.base import Device, LiftsInStages, Method, Notes, Sampler, ServerState, Slot, WorksMeanwhile
+from prowd.methods.base import (
+    Device,
+    LiftsInStages,
+    Method,
+    Notes,
+    Sampler,
+    ScalesRates,
+    ServerState,
+    Slot,
+    WorksMeanwhile,
+)
 from prowd.methods.fedavg import FedAvg
 from prowd.methods.fedcomgate import FedComGate
 from prowd.methods.fedpaq import FedCom, FedPaq
@@ -30,6 +40,7 @@ __all__ = [
     "ProWDPlus",
     "ProWDSwa",
     "Sampler",
+    "ScalesRates",
     "ServerState",
     "Slot",
     "WorksMeanwhile",

@@ -15,7 +15,7 @@ from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Weights
 from prowd.wire import Task, Update
 
-__all__ = ["Device", "LiftsInStages", "Method", "Notes", "Sampler", "ServerState", "Slot", "WorksMeanwhile"]
+__all__ = ["Device", "LiftsInStages", "Method", "Notes", "Sampler", "ScalesRates", "ServerState", "Slot", "WorksMeanwhile"]
 
 Notes = Mapping[str, Any]
 """Figures that explain a round: plain JSON values, for rounds.jsonl."""
@@ -96,6 +96,14 @@ class WorksMeanwhile(Protocol):
 
     def meanwhile(self, scene: Scene, state: ServerState) -> ServerState:
         """Server: work that needs nothing but the last round's state; what it returns is what is aggregated into."""
+
+
+@runtime_checkable
+class ScalesRates(Protocol):
+    """A method whose clients learn at other rates than the federation's."""
+
+    def rate(self, scene: Scene, client: ClientSpec) -> float:
+        """Server: what the learning rates of this client are multiplied by."""
 
 
 @runtime_checkable

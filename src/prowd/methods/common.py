@@ -163,20 +163,17 @@ def local_round(
     task: Task,
     device: Device,
     weights: Weights,
-    *,
-    rate: float = 1.0,
     correction: Correction | None = None,
 ) -> tuple[Model, dict[str, float]]:
-    """Measure the model as received, train it at the round's pace, measure it again (as far as the task asks)."""
+    """Measure the model as received, train it as the task says, measure it again (as far as it asks)."""
     gains = [gain_name(layer) for layer in scene.architecture.weight_layers]
     own_gains = device.spec.width.is_float and not set(gains) & set(weights)  # they are neither sent nor received
     remembered = (device.memory.load(task.round) or {}) if own_gains else {}
-    rate *= scene.local.pace(task.round)
-    model = build_model(scene, device.spec.width, {**weights, **remembered}, task.round, task.client, rate)
+    model = build_model(scene, device.spec.width, {**weights, **remembered}, task)
     metrics: dict[str, float] = {}
     if task.settings.get(MEASURE_RECEIVED):
         metrics["accuracy_received"] = accuracy(model, device.test, scene.device)
-    metrics["loss"] = fit(model, device.train, scene, task.round, task.client, correction)
+    metrics["loss"] = fit(model, device.train, scene, task, correction)
     if device.snapshots is not None and device.snapshots.wants(task.round) and _is_sampled(scene, device):
         trained = model.weights()
         samples = {name: trained[name] for name in scene.architecture.shapes}

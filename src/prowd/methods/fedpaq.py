@@ -14,7 +14,7 @@ from prowd.methods.base import Device, ServerState, Slot
 from prowd.methods.movement import largest_scale, movement, stepped
 from prowd.methods.notes import weight_notes
 from prowd.numbers.quantize import QTensor, Weights
-from prowd.numbers.seeds import generator
+from prowd.numbers.streams import Stream
 from prowd.wire import Task, Update
 
 __all__ = ["FedCom", "FedPaq"]
@@ -54,9 +54,11 @@ class FedPaq:
 
     def moved(self, scene: Scene, task: Task, device: Device, trained: Weights) -> dict[str, QTensor]:
         """Quantize the way from what was received to what was made of it."""
-        random = generator(scene.seed, "movement", task.round, task.client)
-        slots = self.expects(scene, device.spec)
-        return {name: movement(trained[name], task.weights[name], slot.width, random) for name, slot in slots.items()}
+        stream = Stream.of(scene.seed, "movement", task.round, task.client)
+        return {
+            name: movement(trained[name], task.weights[name], slot.width, stream, number)
+            for number, (name, slot) in enumerate(self.expects(scene, device.spec).items())
+        }
 
 
 @dataclass(frozen=True)

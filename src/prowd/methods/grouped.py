@@ -42,11 +42,14 @@ class FedGroupedAvg:
         return common.quantized_model(scene, _model_of(state, client.width), client)
 
     def train(self, scene: Scene, task: Task, device: Device) -> Update:
-        """Train, more slowly the smaller the group."""
-        group = sum(client.width == device.spec.width for client in scene.clients)
-        rate = group / len(scene.clients) if self.scale_rate else 1.0
-        model, metrics = common.local_round(scene, task, device, task.weights, rate=rate)
+        """Train, at the rate of the task."""
+        model, metrics = common.local_round(scene, task, device, task.weights)
         return common.reply(task, device, common.uplink(scene, device.spec, model.weights()), metrics)
+
+    def rate(self, scene: Scene, client: ClientSpec) -> float:
+        """Learn more slowly the smaller the group."""
+        group = sum(other.width == client.width for other in scene.clients)
+        return group / len(scene.clients) if self.scale_rate else 1.0
 
     def expects(self, scene: Scene, client: ClientSpec) -> Mapping[str, Slot]:
         """The whole model."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 
 import torch
 from torch import Tensor
 
 from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
-from prowd.numbers.quantize import QTensor, Rate, encode
+from prowd.numbers.quantize import RANDOM_BITS, QTensor, Rate, encode, largest_magnitude
+from prowd.numbers.streams import Stream
 
 __all__ = [
     "best_ternary",
@@ -20,20 +22,23 @@ __all__ = [
 ]
 
 
-def movement(trained: QTensor, received: QTensor, target: Bitwidth, random: torch.Generator) -> QTensor:
-    """Q(w_n − w_G) without bias, as in QSGD: E[Q(x)] = x.
+def movement(trained: QTensor, received: QTensor, target: Bitwidth, stream: Stream, number: int) -> QTensor:
+    """Q(w_n − w_G) without bias, as in QSGD: E[Q(x)] = x. Integers only, at integer widths.
 
     Codes move by whole steps. They are divided by the smallest power of two that brings the largest of them into the
-    range of the target width, and rounded up or down at random; a movement that fits as it is, is sent exactly.
+    range of the target width, and rounded up or down at random; a movement that fits as it is, is sent exactly. The
+    ``number`` of a tensor tells its random words from those of others.
     """
     if trained.width.is_float:
         return QTensor(trained.codes - received.codes, FLOAT32)
-    moved = trained.codes.double() - received.codes.double()
-    largest = float(moved.abs().amax()) if moved.numel() else 0.0
-    exponent = max(0, math.ceil(math.log2(largest / target.max_code))) if largest else 0
-    uniform = torch.rand(moved.shape, generator=random, dtype=torch.float32)
-    codes = torch.floor(moved / 2.0**exponent + uniform) if exponent else moved
-    return QTensor(codes.to(torch.int16), target, 2.0**exponent * target.steps / trained.width.steps)
+    moved = trained.codes.to(torch.int64) - received.codes.to(torch.int64)
+    largest, exponent = largest_magnitude(moved), 0
+    while largest > target.max_code << exponent:
+        exponent += 1
+    if exponent:
+        chance = stream.words(0, number, moved.numel()).reshape(moved.shape) >> (32 - RANDOM_BITS)
+        moved = (moved << RANDOM_BITS) + (chance << exponent) >> (RANDOM_BITS + exponent)
+    return QTensor(moved.to(torch.int16), target, 2.0**exponent * target.steps / trained.width.steps)
 
 
 def largest_scale(width: Bitwidth) -> float | None:
@@ -52,16 +57,16 @@ def best_ternary(moved: Tensor, width: Bitwidth) -> QTensor:
     than x: L is so large that it goes as far along x as x itself, ⟨L·t, x⟩ = ‖x‖². L is sent with 8 bits, as learning
     rates are.
     """
-    size = moved.abs().flatten().to(torch.int64)
-    found = torch.bincount(size).double()
-    if len(found) < 2:  # nothing moved
+    found = torch.bincount(moved.abs().flatten().to(torch.int64)).tolist()
+    kept = along = threshold = best_kept = best_along = 0
+    for size in range(len(found) - 1, 0, -1):
+        kept, along = kept + found[size], along + found[size] * size
+        if along**2 * best_kept >= best_along**2 * kept:  # of equals the smallest
+            threshold, best_kept, best_along = size, kept, along
+    if not threshold:  # nothing moved
         return QTensor(torch.zeros(moved.shape, dtype=torch.int16), INT2)
-    kept = found.flip(0).cumsum(0).flip(0)  # entries of each size and larger ones
-    total = (found * torch.arange(len(found))).flip(0).cumsum(0).flip(0)
-    threshold = 1 + int((total[1:].square() / kept[1:]).argmax())
-    square = float((found * torch.arange(len(found)).square()).sum())
-    furthest = float(2 * width.max_code)
-    level = Rate.nearest(min(square / float(total[threshold]), furthest)).value
+    square, furthest = sum(count * size**2 for size, count in enumerate(found)), 2 * width.max_code
+    level = Rate.ratio(*min((square, best_along), (furthest, 1), key=lambda ratio: Fraction(*ratio))).value
     codes = moved.sign() * (moved.abs() >= threshold)
     return QTensor(codes.to(torch.int16), INT2, level * INT2.steps / width.steps)
 

@@ -6,6 +6,7 @@ a ReLU; MaxPool and Flatten stand between them.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -146,6 +147,12 @@ class Architecture:
     def alphas(self) -> tuple[float, ...]:
         """The layer scales α (Appendix B); 2, 16, 16, 16, 16, 32, 32, 16 for the paper's VGG-7."""
         return tuple(alpha(layer) for layer in self.weight_layers)
+
+    @cached_property
+    def digest(self) -> int:
+        """64 bits of a hash of layers and input shape, by which server and device know that they mean the same."""
+        text = repr((self.input_shape, *(tuple(vars(layer).values()) for layer in self.layers)))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
     @property
     def parameters(self) -> int:

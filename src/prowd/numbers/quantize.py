@@ -30,6 +30,7 @@ __all__ = [
     "ternary",
 ]
 
+RATE_BITS = 8  # of the mantissa of a learning rate
 RANDOM_BITS = 24  # of a random word decide a stochastic rounding
 BEYOND = 2**17  # more steps than there are codes
 
@@ -105,9 +106,9 @@ def largest_magnitude(codes: Tensor) -> int:
 
 @dataclass(frozen=True)
 class Rate:
-    """A learning rate as an integer device holds it: mantissa · 2^exponent with an odd mantissa of at most 8 bits.
+    """A learning rate as an integer device holds it: mantissa · 2^exponent, the mantissa odd.
 
-    η in least-significant steps; multiplying by it is a small integer product and a shift, exact in int64 and float64.
+    η in least-significant steps, its mantissa of at most 8 bits: multiplying by it is a small product and a shift.
     """
 
     mantissa: int
@@ -118,11 +119,25 @@ class Rate:
         """Nearest representable rate, within one part in 256; powers of two are exact."""
         if not (math.isfinite(eta) and eta > 0):
             raise ValueError(f"a learning rate must be positive and finite, not {eta}")
-        fraction, exponent = math.frexp(eta)
-        mantissa, exponent = round(fraction * 256), exponent - 8
-        while mantissa % 2 == 0:
-            mantissa, exponent = mantissa // 2, exponent + 1
-        return cls(mantissa, exponent)
+        return cls.ratio(*eta.as_integer_ratio())
+
+    @classmethod
+    def ratio(cls, a: int, b: int) -> Rate:
+        """The nearest to a / b, both positive, in integers; of two that are as near, the one with an even last bit."""
+        exponent = a.bit_length() - b.bit_length() - RATE_BITS
+        exponent += a << max(0, -exponent) >= (b << max(0, exponent)) << RATE_BITS
+        a, b = a << max(0, -exponent), b << max(0, exponent)
+        mantissa, rest = divmod(a, b)
+        mantissa += 2 * rest > b or (2 * rest == b and mantissa % 2 == 1)
+        twos = (mantissa & -mantissa).bit_length() - 1
+        return cls(mantissa >> twos, exponent + twos)
+
+    @classmethod
+    def exactly(cls, value: float) -> Rate:
+        """A positive float as it is, with a mantissa of up to 53 bits."""
+        numerator, denominator = value.as_integer_ratio()
+        twos = (numerator & -numerator).bit_length() - 1
+        return cls(numerator >> twos, twos - denominator.bit_length() + 1)
 
     @property
     def value(self) -> float:

@@ -1,4 +1,4 @@
-"""Losses of an s-bit client in integers: what to report, and the error of the logit codes that starts the backward pass.
+"""Losses of an s-bit client in integers: what to report, and the error of the logit codes to go back from.
 
 A loss is the sum over a batch, with 16 fraction bits. Errors have a scale of their own, which Shift divides out.
 """
