@@ -41,7 +41,7 @@ class Kernel(Protocol):
 
 
 def make_kernel(choice: KernelChoice, architecture: Architecture, width: Bitwidth, codes: Sequence[Tensor]) -> Kernel:
-    """Make the kernel that is asked for; ``auto`` is int8 where it can be had, and codes of more bits are simulated."""
+    """Make the kernel that is asked for; ``auto`` is int8 where it is available, and codes of more bits are simulated."""
     device = codes[0].device
     check_kernel(choice, device, architecture)
     if choice == "simulated" or width.bits > INT8_BITS or why_not_int8(device, architecture):
@@ -52,14 +52,14 @@ def make_kernel(choice: KernelChoice, architecture: Architecture, width: Bitwidt
 
 
 def check_kernel(choice: KernelChoice, device: torch.device, architecture: Architecture) -> None:
-    """See that the kernel that is asked for can be had."""
+    """Refuse a kernel that is asked for and not available."""
     reason = why_not_int8(device, architecture) if choice == "int8" else None
     if reason:
-        raise ConfigError(f"kernel: 'int8' can't be had: {reason}; accepted: auto, simulated")
+        raise ConfigError(f"kernel: 'int8' is not available: {reason}; accepted: auto, simulated")
 
 
 def why_not_int8(device: torch.device, architecture: Architecture | None = None) -> str | None:
-    """Why the int8 kernel can't be had here, or None."""
+    """Why the int8 kernel is not available here, or None."""
     if device.type != "cpu":
         return f"it runs on the CPU, not on {device.type}"
     return _why_not_here() or (unsupported(architecture) if architecture else None)
