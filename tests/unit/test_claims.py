@@ -105,9 +105,7 @@ def test_suspects_are_compared_with_fedavg() -> None:
         "| squared error at Int8 | 30.0 / 31.0 | 36.5 / 37.5 | +6.5 | +0.0 |",
         "| masks drop what they like (Eq. 8) |  | 40.0 / 48.0 | -1.0 | +0.0 |",
     ]
-    assert overview({**found, "mask-half": later, "no-logit-scale": alone}) == overview(found), (
-        "no FedAvg to compare with"
-    )
+    assert overview({**found, "mask-half": later, "no-logit-scale": alone}) == overview(found), "no FedAvg of that seed"
     assert "as-it-is" in overview({"squared-loss": loss})
 
 
