@@ -41,7 +41,7 @@ class Kernel(Protocol):
 
 
 def make_kernel(choice: KernelChoice, architecture: Architecture, width: Bitwidth, codes: Sequence[Tensor]) -> Kernel:
-    """Make the kernel that is asked for; ``auto`` is int8 where it is available, and codes of more bits are simulated."""
+    """Make the kernel that is asked for; ``auto`` is int8 where it is available. Wider codes are simulated."""
     device = codes[0].device
     check_kernel(choice, device, architecture)
     if choice == "simulated" or width.bits > INT8_BITS or why_not_int8(device, architecture):
