@@ -44,17 +44,17 @@ class Plan:
     question: str
     preset: str
     methods: Sequence[str]
-    """None where the code was removed after commit 02f3ffd: what was found is still judged."""
+    """Empty where the code was removed after commit 02f3ffd: what was found is still judged."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     than: str = ""
-    """Another comparison to hold it against than that of its preset."""
+    """Another comparison to compare it with than that of its preset."""
     seeds: Sequence[int] = (0, 1, 2)
     rivals: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What to hold some of its methods against, instead of themselves only."""
+    """What to compare some of its methods with, instead of themselves only."""
 
     @property
     def against(self) -> str:
-        """The comparison that it is held against, if any: it may have the same methods without the settings."""
+        """The comparison that it is compared with, if any: it may have the same methods without the settings."""
         return self.than or (self.preset if self.settings else "")
 
 
@@ -99,7 +99,7 @@ PLANS: dict[str, Plan] = {
     "movers-dropped-80-20": _control("do masks just drop what moved?", "MoversSwa", "prowd-swa-movers"),
     "fedcom-small-steps": _small_steps(HALF, "fedpaq-ternary"),
     "fedcom-small-steps-80-20": _small_steps(MOST, "fedpaq-ternary-80-20"),
-    # Our own method with one part changed, each held against what it is without
+    # Our own method with one part changed, each compared with what it is without
     "plus-mask": Plan("masks on movements? (code: 02f3ffd)", HALF, (), than=HALF),
     "plus-one-step-80-20": Plan("ProWD-Plus with γ = 1?", MOST, ("prowd-plus",), ONE_STEP),
     "plus-weights-80-20": Plan(

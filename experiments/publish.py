@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from prowd.errors import RunError
 from prowd.runs.read import Record, find_records, read_plan
 from prowd.runs.snapshots import client_files, read_snapshot
 
-__all__ = ["NEAR_A_LEVEL", "near_levels", "publish", "read_rows"]
+__all__ = ["NEAR_A_LEVEL", "lost_seeds", "near_levels", "publish", "read_rows"]
 
 NEAR_A_LEVEL = "near a level"
 NEAR = 0.1
@@ -38,6 +38,24 @@ def publish(source: Path, target: Path, *, choice: str = "") -> None:
         _write(path, [*others, *({**label, **row} for row in rows)])
     if not choice:
         shutil.copyfile(source / "table.md", target / "table.md")
+
+
+def lost_seeds(old: Path, new: Path, enough: Collection[int], *, choice: str = "") -> list[int]:
+    """Seeds that would be lost if the results of one folder took the place of another's.
+
+    None where every method of the new results has all the seeds that are enough, or as many as the old ones have.
+    """
+    before, after = _seeds(old, choice), _seeds(new, choice)
+    return [] if after >= set(enough) or len(after) >= len(before) else sorted(before - after)
+
+
+def _seeds(folder: Path, choice: str) -> set[int]:
+    """The seeds with which every method was run."""
+    seeds: dict[str, set[int]] = {}
+    for row in read_rows(folder / "runs.csv"):
+        if row.get("choice", "") == choice:
+            seeds.setdefault(row["method"], set()).add(int(row["seed"]))
+    return set.intersection(*seeds.values()) if seeds else set()
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -40,6 +40,7 @@ class LimitedProWD(ProWD):
 
     name: ClassVar[str] = "prowd-limited"
     summary: ClassVar[str] = "ProWD whose masks drop no more than a share of the entries"
+    unused: ClassVar[tuple[str, ...]] = ("tau",)
 
     def masks(self, scene: Scene, state: ServerState, low: Values, high: Values) -> dict[str, Mask]:
         """Eq. 8 with a limit."""
@@ -69,6 +70,7 @@ class LimitedSwa(LimitedProWD):
     name: ClassVar[str] = "prowd-swa-limited"
     summary: ClassVar[str] = "selective aggregation whose masks drop no more than a share of the entries"
     dequantizes: ClassVar[bool] = ProWDSwa.dequantizes
+    unused: ClassVar[tuple[str, ...]] = (*ProWDSwa.unused, *LimitedProWD.unused)
 
 
 @dataclass(frozen=True)

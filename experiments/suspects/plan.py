@@ -28,7 +28,7 @@ class Suspect:
     choice: str
     settings: Mapping[str, Any]
     methods: Sequence[str] = BOTH
-    """None if the choice has been removed from the code: what was found is still shown."""
+    """Empty if the choice has been removed from the code: what was found is still shown."""
 
     @property
     def concerns_fedavg(self) -> bool:

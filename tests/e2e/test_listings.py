@@ -55,8 +55,13 @@ def test_the_probe_sees_torch_where_it_is_imported() -> None:
 def test_presets_and_methods_are_listed(tmp_path: Path) -> None:
     listed = ask("presets", cwd=tmp_path)
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == list(presets())
+    assert next(iter(presets())) == "quick"
+    assert all(list(presets()).index(name) < list(presets()).index(f"{name}-cpu") for name in ("table2", "multibit"))
     known = ask("methods", cwd=tmp_path)
     assert [line.split()[0] for line in known.stdout.splitlines()[1:] if line[0] != " "] == list(METHODS)
+    described = [line for line in known.stdout.splitlines() if line[0] != " "]
+    assert len({line.index(line.split(maxsplit=1)[1]) for line in described}) == 1, "a column of its own"
+    assert "options as prowd, without tau" in known.stdout
     assert "options.weighting=examples" in known.stdout
     assert "options.dequantizer.epochs=2" in known.stdout
 

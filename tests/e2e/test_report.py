@@ -137,7 +137,7 @@ def test_without_the_extra_it_is_said_how_to_get_it(
     done = ask("report", begun(tmp_path / "a"), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert missing in done.stderr
-    assert "prowd[report]" in done.stderr
+    assert "pip install '.[report]'" in done.stderr
     assert not (tmp_path / "a" / "report").exists()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("flwr", reason="needs Flower: pip install 'prowd[flower]'")
+pytest.importorskip("flwr", reason="needs Flower: pip install '.[flower]'")
 
 from prowd.federation import engine
 from prowd.federation.transport import InProcess

@@ -84,7 +84,7 @@ def test_what_a_setting_changes_is_paired_by_seed_too() -> None:
     assert replace(low, differences=[1.0, 1.1]).verdict == "better"
 
 
-def test_a_control_is_held_against_what_it_controls() -> None:
+def test_a_control_is_compared_with_what_it_controls() -> None:
     drawn = evidence("other", prowd_drawn={0: (48.0, 45.0), 1: (50.0, 47.0)})
     found = changes(MIXED, drawn, {"prowd-drawn": ("prowd", "never-run")})
     assert [(claim.what, list(claim.differences)) for claim in found] == [
@@ -93,7 +93,7 @@ def test_a_control_is_held_against_what_it_controls() -> None:
     ]
 
 
-def test_suspects_are_held_against_fedavg() -> None:
+def test_suspects_are_compared_with_fedavg() -> None:
     base = evidence(fedavg={100: (46.0, 44.0)}, prowd={100: (45.0, 47.0)})
     mask = evidence(prowd_limited={100: (40.0, 48.0)})
     loss = evidence(fedavg={100: (30.0, 31.0)}, prowd={100: (36.5, 37.5)})
@@ -105,7 +105,7 @@ def test_suspects_are_held_against_fedavg() -> None:
         "| squared error at Int8 | 30.0 / 31.0 | 36.5 / 37.5 | +6.5 | +0.0 |",
         "| masks drop what they like (Eq. 8) |  | 40.0 / 48.0 | -1.0 | +0.0 |",
     ]
-    assert overview({**found, "mask-half": later, "no-logit-scale": alone}) == overview(found), "no FedAvg to hold to"
+    assert overview({**found, "mask-half": later, "no-logit-scale": alone}) == overview(found), "no FedAvg of that seed"
     assert "as-it-is" in overview({"squared-loss": loss})
 
 

@@ -154,35 +154,46 @@ def test_choices_share_a_folder_and_are_replaced_one_by_one(made: Path, tmp_path
     assert {name: sum(map(len, one.outcomes.values())) for name, one in found.items()} == {"one": 5, "other": 5}
 
 
+def run(where: Path, *arguments: str) -> object:
+    """Give the command; what it ended with."""
+    places = ("--runs", str(where / "runs"), "--results", str(where / "results"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["experiments", "--workers", "1", *places, *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+    return stop.value.code
+
+
 def test_the_runner_makes_and_publishes_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = {**TINY, "rounds": 1, "data": arrays()}
     monkeypatch.setitem(PLANS, "tiny", Plan("?", "quick", ("local", "fedavg"), settings, than="tiny", seeds=(0,)))
     monkeypatch.setitem(PLANS, "suspects/as-it-is", Plan("?", "quick", ("fedavg", "prowd"), settings, seeds=(0,)))
-    command = [
-        "experiments",
-        "--workers",
-        "1",
-        "--runs",
-        str(tmp_path / "runs"),
-        "--results",
-        str(tmp_path / "results"),
-    ]
-    monkeypatch.setattr("sys.argv", [*command, "--only", "tiny", "suspects/as-it-is"])
     said: list[str] = []
-    for _ in range(2):
-        with pytest.raises(SystemExit) as stop:
-            main()
-        assert not stop.value.code
+    for publishing in ((), ("--publish",)):
+        assert (tmp_path / "results").exists() is False, "without --publish nothing is published"
+        assert not run(tmp_path, "--only", "tiny", "suspects/as-it-is", *publishing)
         said.append(capsys.readouterr().out)
     assert "| tiny | int8 of fedavg, with − without | 1 |  | +0.00 | too few runs |" in said[0]
-    assert "| as the presets have it |" in (tmp_path / "results/suspects/table.md").read_text("utf-8")
-    assert [row["run"] for row in read_rows(tmp_path / "results/tiny/provenance.csv")] == [
-        "fedavg-seed0",
-        "local-seed0",
-    ]
     assert said[0].partition("| comparison")[2] == said[1].partition("| comparison")[2]
+    for results in (tmp_path / "runs/results", tmp_path / "results"):
+        assert "| as the presets have it |" in (results / "suspects/table.md").read_text("utf-8")
+        sources = read_rows(results / "tiny/provenance.csv")
+        assert [row["run"] for row in sources] == ["fedavg-seed0", "local-seed0"]
+
+
+def test_fewer_seeds_do_not_take_the_place_of_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**TINY, "rounds": 1, "data": arrays()}
+    monkeypatch.setitem(PLANS, "tiny", Plan("?", "quick", ("local",), settings, than="tiny", seeds=(0, 1)))
+    command = ("--only", "tiny", "--publish")
+    assert not run(tmp_path, *command, "--seeds", "1", "2", "3")
+    refused = run(tmp_path, *command, "--seeds", "1")
+    assert "tiny, publishing failed" in str(refused)
+    assert "seeds [2, 3] as well; accepted: all seeds of the plan, [0, 1]" in str(refused)
+    assert sorted(read_evidence(tmp_path / "results/tiny").outcomes["local"]) == [1, 2, 3]
+    assert not run(tmp_path, *command), "all seeds of the plan are enough"
+    assert sorted(read_evidence(tmp_path / "results/tiny").outcomes["local"]) == [0, 1]
 
 
 def test_there_must_be_something_to_publish(tmp_path: Path) -> None:

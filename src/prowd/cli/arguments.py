@@ -38,7 +38,7 @@ tensorboard_option = click.option(
     "--tensorboard",
     is_flag=True,
     help="Write event files too, round by round: look on with `tensorboard --logdir DIR/tensorboard`. "
-    "Needs prowd[tensorboard].",
+    "Needs the extra tensorboard.",
 )
 
 

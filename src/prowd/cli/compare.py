@@ -75,7 +75,7 @@ def compare(
                                        baseline; bytes a round
       runs.csv                         a line for each run
       METHOD-seedN/                    the runs, as `prowd run` leaves them
-      report/index.html                the page that shows it all (docs/report.md), with prowd[report]
+      report/index.html                the page that shows it all (docs/report.md), with the extra report
       tensorboard/METHOD-seedN/        with --tensorboard: the same for TensorBoard (docs/tensorboard.md)
     """
     from prowd.api import make_comparison, plan_comparison

@@ -26,7 +26,8 @@ class _Group(click.Group):
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in {"flwr", "cryptography", "httpx"}:
                 raise
-            raise ProwdError(f"prowd flower needs {error.name}; install it with: pip install 'prowd[flower]'") from None
+            install = "in a clone of prowd, pip install '.[flower]'"
+            raise ProwdError(f"prowd flower needs {error.name}; install it with: {install}") from None
         except OSError as error:
             raise ProwdError(str(error)) from error
 

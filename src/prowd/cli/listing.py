@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import get_completion_class
@@ -12,6 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from prowd.cli.main import main
+
+if TYPE_CHECKING:
+    from prowd.methods import Method
 
 __all__ = ["completion", "methods", "presets", "print_table"]
 
@@ -29,23 +31,31 @@ def methods() -> None:
     """List the federated methods (choose one with -s method=NAME, its options with -s options.KEY=VALUE)."""
     from prowd.methods import METHODS
 
-    click.echo("method  what it does")
+    widest = max(map(len, METHODS))
+    click.echo(f"{'method':{widest}}  what it does")
     for name, method in METHODS.items():
-        click.echo(f"{name}  {method.summary}")
-        parent = getattr(method.__base__, "name", None)
-        is_variant = parent in METHODS and _options(method()) == _options(METHODS[parent]())
-        for line in [f"options as {parent}"] if is_variant else _options(method()):
+        click.echo(f"{name:{widest}}  {method.summary}")
+        for line in _alike(method) or _options(method):
             click.echo(f"    {line}")
 
 
-def _options(settings: Any, prefix: str = "options.") -> list[str]:
+def _alike(method: type[Method]) -> list[str]:
+    """In place of options that are those of the method it is a variant of, or some of them."""
+    from prowd.methods import METHODS
+
+    parent = METHODS.get(getattr(method.__base__, "name", ""))
+    if parent is None or not set(_options(method)) <= set(_options(parent)):
+        return []
+    unused = ", ".join(getattr(method, "unused", ()))
+    return [f"options as {parent.name}, without {unused}" if unused else f"options as {parent.name}"]
+
+
+def _options(method: type[Method]) -> list[str]:
     """A method's options as they are written, those of a table within it by their dotted names."""
-    found: list[str] = []
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        inner = dataclasses.is_dataclass(value)
-        found += _options(value, f"{prefix}{field.name}.") if inner else [f"{prefix}{field.name}={value}"]
-    return found
+    from prowd.config.options import all_options
+    from prowd.config.tables import flat
+
+    return [f"options.{name}={value}" for name, value in flat(all_options(method())).items()]
 
 
 @main.command()

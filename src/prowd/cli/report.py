@@ -18,7 +18,7 @@ from prowd.errors import ProwdError
 __all__ = ["check_report", "open_option", "report", "report_option", "show_results"]
 
 log = logging.getLogger(__name__)
-EXTRA = "pip install 'prowd[report]'"
+EXTRA = "in a clone of prowd, pip install '.[report]'"
 
 open_option = click.option("--open", "opens", is_flag=True, help="Show the report in a browser at the end.")
 report_option = click.option(
@@ -26,7 +26,7 @@ report_option = click.option(
     "reports",
     default=True,
     envvar="PROWD_REPORT",
-    help="Whether to end with a page that shows the results (needs prowd[report]); PROWD_REPORT=0 for never.",
+    help="Whether to end with a page that shows the results (needs the extra report); PROWD_REPORT=0 for never.",
 )
 
 

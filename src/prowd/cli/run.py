@@ -62,7 +62,7 @@ def run(
       rounds.jsonl     a line a round: accuracy per width, loss, bytes, clients lost and refused, what explains it
       summary.json     the outcome, with a hash of the final weights
       provenance.json  which code made it, on what machine, by what command
-      report/          the page that shows it all (docs/report.md), with prowd[report]
+      report/          the page that shows it all (docs/report.md), with the extra report
       snapshots/       samples of weights for its figures
       checkpoints/     what --resume continues from
       tensorboard/     with --tensorboard: all rounds, for TensorBoard (docs/tensorboard.md)

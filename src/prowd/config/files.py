@@ -34,8 +34,9 @@ class Suggestion:
 def presets() -> dict[str, str]:
     """Names of the built-in configurations and what their first comment line says of them."""
     folder = resources.files("prowd.config") / "presets"
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
-    return {file.name.removesuffix(".toml"): file.read_text("utf-8").partition("\n")[0].lstrip("# ") for file in files}
+    files = {file.name.removesuffix(".toml"): file for file in folder.iterdir() if file.name.endswith(".toml")}
+    names = sorted(files, key=lambda name: (name != "quick", name))
+    return {name: files[name].read_text("utf-8").partition("\n")[0].lstrip("# ") for name in names}
 
 
 def read_settings(source: str | Path) -> dict[str, Any]:

@@ -40,7 +40,8 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method:
 
 def all_options(method: Method) -> dict[str, Any]:
     """Every option of a method with its value, defaults too; those that are None are left out."""
-    return _without_none(dataclasses.asdict(method))
+    values, names = dataclasses.asdict(method), option_names(type(method))
+    return _without_none({name: values[name] for name in names})
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,17 +53,20 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def option_names(method: type[Method]) -> list[str]:
-    """What can be set, as in ``options.NAME=VALUE``."""
-    return [field.name for field in dataclasses.fields(method)]
+    """What can be set, as in ``options.NAME=VALUE``: the fields, but for those that a variant declares unused."""
+    unused = getattr(method, "unused", ())
+    return [field.name for field in dataclasses.fields(method) if field.name not in unused]
 
 
 def own_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are for one method, of a table that may hold those of several.
 
     ``options.tau`` is for whichever method is run, ``options.prowd.tau`` for ``prowd`` and its variants (classes
-    derived from it), and that wins. Tables of methods that are not run are checked all the same.
+    derived from it), and that wins; a variant skips what it does not use. Tables of methods that are not run are
+    checked all the same.
     """
     chosen = find_method(name)
+    unused = getattr(chosen, "unused", ())
     tables = {key: value for key, value in options.items() if key in METHODS or key == chosen.name}
     for key, table in tables.items():
         if not isinstance(table, Mapping):
@@ -71,7 +75,9 @@ def own_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
             _check_table(key, table)
     own = {key: value for key, value in options.items() if key not in tables}
     for ancestor in reversed(chosen.__mro__):
-        own = override(own, tables.get(vars(ancestor).get("name", ""), {}))
+        table = tables.get(vars(ancestor).get("name", ""), {})
+        skipped = unused if ancestor is not chosen else ()
+        own = override(own, {key: value for key, value in table.items() if key.partition(".")[0] not in skipped})
     return own
 
 

@@ -1,1 +1,1 @@
-"""The same federation on real machines, over Flower (extra ``prowd[flower]``). The only room that imports flwr."""
+"""The same federation on real machines, over Flower (extra ``flower``). The only room that imports flwr."""

@@ -36,7 +36,8 @@ def load_writer() -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ModuleNotFoundError as error:
         missing = (error.name or "tensorboard").partition(".")[0]
-        raise ProwdError(f"--tensorboard needs {missing}; install it with: pip install 'prowd[tensorboard]'") from None
+        install = "in a clone of prowd, pip install '.[tensorboard]'"
+        raise ProwdError(f"--tensorboard needs {missing}; install it with: {install}") from None
     return SummaryWriter
 
 

@@ -187,8 +187,9 @@ def test_an_option_that_none_has_is_refused(source: Path) -> None:
 
 def test_an_option_with_a_name_goes_to_that_method_and_its_ablations(source: Path) -> None:
     settings = {"options.prowd.tau": 0.9, "options.fedprox.mu": 0.25}
-    found = make_plan(source, settings, ["fedavg", "prowd", "prowd-deq"], [0])
-    assert options(found) == {"fedavg": {}, "prowd": {"tau": 0.9}, "prowd-deq": {"tau": 0.9}}
+    found = make_plan(source, settings, ["fedavg", "prowd", "prowd-deq", "prowd-swa"], [0])
+    expected: dict[str, dict[str, Any]] = {"fedavg": {}, "prowd": {"tau": 0.9}, "prowd-deq": {}}
+    assert options(found) == {**expected, "prowd-swa": {"tau": 0.9}}, "prowd-deq has no masks"
     with pytest.raises(ConfigError, match=r"^options.prowd.tau: 2"):
         make_plan(source, {"options.prowd.tau": 2}, ["fedavg"], [0])
 

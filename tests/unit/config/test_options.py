@@ -40,8 +40,27 @@ def test_a_method_takes_its_own_table() -> None:
 
 
 def test_a_variant_takes_the_table_of_its_parent_and_then_its_own() -> None:
-    assert own_options("prowd-swa", TABLES) == TABLES["prowd"]
-    assert own_options("prowd-deq", TABLES) == {"tau": 0.5, "dequantizer": {"epochs": 3, "batch": 16}}
+    assert own_options("prowd-swa", TABLES) == {"tau": 0.5}, "it has no dequantizer"
+    assert own_options("prowd-deq", TABLES) == {"dequantizer": {"epochs": 3, "batch": 16}}, "it has no masks"
+
+
+@pytest.mark.parametrize(
+    ("method", "unread", "accepted"),
+    [
+        ("prowd-deq", {"tau": 0.5}, "ladder, dequantizer, fit"),
+        ("prowd-swa", {"ladder": "int2, float32"}, "tau"),
+        ("prowd-swa", {"dequantizer": {"epochs": 1}}, "tau"),
+        ("prowd-swa", {"fit": "inline"}, "tau"),
+    ],
+)
+def test_an_option_that_an_ablation_does_not_read_is_refused(
+    method: str, unread: dict[str, Any], accepted: str
+) -> None:
+    (name,) = unread
+    with pytest.raises(ConfigError, match=f"^options.{name}: {method} has no such option; accepted: {accepted}$"):
+        load_config("quick", {"method": method, "options": unread})
+    with pytest.raises(ConfigError, match=f"^options.{method}.{name}: "):
+        load_config("quick", {"method": method, "options": {method: unread}})
 
 
 def test_what_is_given_for_a_method_wins() -> None:
@@ -56,8 +75,8 @@ def test_the_configuration_keeps_what_is_for_its_method() -> None:
     config = load_config("quick", {**settings, "method": "prowd-deq", "options.prowd.dequantizer.lam": 0.5})
     method = make_method(config.method, config.options)
     assert isinstance(method, ProWDDeq)
-    assert (method.tau, method.dequantizer.epochs, method.dequantizer.lam) == (0.5, 3, 0.5)
-    assert load_config("quick", {"method": "prowd", "options": config.options}).options == config.options
+    assert (method.dequantizer.epochs, method.dequantizer.lam) == (3, 0.5)
+    assert load_config("quick", {"method": "prowd-deq", "options": config.options}).options == config.options
 
 
 @pytest.mark.parametrize(("key", "value"), [("options.prowd.taau", 1), ("options.prowd.tau", 2), ("options.prowd", 3)])

@@ -93,7 +93,7 @@ def test_without_flower_the_commands_say_what_to_install(
     done = call(*command.split())
     assert done.exit_code == 1
     assert f"error: prowd flower needs {package}" in done.output
-    assert "pip install 'prowd[flower]'" in done.output
+    assert "pip install '.[flower]'" in done.output
     assert call("--help").exit_code == call("app", tmp_path / "app").exit_code == 0, "which do without"
     assert call("status", run_directory(tmp_path, LINE)).exit_code == 0
 

@@ -1,4 +1,4 @@
-"""Which kernel computes, and why the fast one can't be had."""
+"""Which kernel computes, and why the fast one is not available."""
 
 from __future__ import annotations
 

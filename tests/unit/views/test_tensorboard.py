@@ -150,5 +150,5 @@ def test_a_missing_package_is_named_before_anything_is_run(
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     done = ask(command, "quick", "--tensorboard", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "pip install 'prowd[tensorboard]'" in done.stderr
+    assert "pip install '.[tensorboard]'" in done.stderr
     assert list(tmp_path.iterdir()) == []

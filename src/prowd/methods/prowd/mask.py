@@ -3,7 +3,7 @@
 Write x = Δ_Low·Δ_High and y = Δ_Low² entrywise, and N = Σ c·x and D = Σ c·y of the entries kept. The mask of the
 greatest cosine is that of the greatest N²/D, and has entries with x > 0 only. Since N²/D = max_t 4t(N − t·D), attained
 at t = N/2D, the optimum is some S(t), the mask of the greatest N − t·D: all entries of positive score x − t·y or, where
-more than k have one, the k of greatest score.
+more than k have one, the k of greatest score. k = ⌊τ·n⌋ is how many of n entries a mask may keep.
 
 Where k does not bind, S(t) is a prefix of the entries in the order of x/y = Δ_High/Δ_Low, and one sort finds the best.
 Where it binds, the points (N, D) of S(a) and S(b), a < b, are on the concave hull of what masks can reach. The hull

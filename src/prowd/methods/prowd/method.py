@@ -42,6 +42,8 @@ class ProWD:
     summary: ClassVar[str] = "dequantize low-bit weights, keep what moves with the high-bit ones"
     dequantizes: ClassVar[bool] = True
     selects: ClassVar[bool] = True
+    unused: ClassVar[tuple[str, ...]] = ()
+    """Fields that an ablation inherits and does not read: they are not options of it."""
 
     def init(self, scene: Scene) -> ServerState:
         """Start from the shared random model and a fresh φ."""
@@ -137,6 +139,7 @@ class ProWDDeq(ProWD):
     name: ClassVar[str] = "prowd-deq"
     summary: ClassVar[str] = "ProWD's dequantizer alone"
     selects: ClassVar[bool] = False
+    unused: ClassVar[tuple[str, ...]] = ("tau",)
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,7 @@ class ProWDSwa(ProWD):
     name: ClassVar[str] = "prowd-swa"
     summary: ClassVar[str] = "ProWD's selective aggregation alone"
     dequantizes: ClassVar[bool] = False
+    unused: ClassVar[tuple[str, ...]] = ("ladder", "dequantizer", "fit")
 
 
 def _masked_mean(

@@ -43,7 +43,7 @@ class Kernel(Protocol):
 
 
 def make_kernel(choice: KernelChoice, architecture: Architecture, width: Bitwidth, codes: Sequence[Tensor]) -> Kernel:
-    """Make the kernel that is asked for. ``auto`` is the fastest that can be had, and so is ``int8`` above 8 bits."""
+    """Make the kernel that is asked for. ``auto`` is the fastest available, and so is ``int8`` above 8 bits."""
     device = codes[0].device
     check_kernel(choice, device, architecture)
     if choice in ("auto", "int8") and width.bits <= INT8_BITS and not why_not_int8(device, architecture):
@@ -58,15 +58,15 @@ def make_kernel(choice: KernelChoice, architecture: Architecture, width: Bitwidt
 
 
 def check_kernel(choice: KernelChoice, device: torch.device, architecture: Architecture) -> None:
-    """See that the kernel that is asked for can be had."""
+    """Refuse a kernel that is asked for and not available."""
     reasons = {"int8": why_not_int8, "c99": why_not_c99}
     reason = reasons[choice](device, architecture) if choice in reasons else None
     if reason:
-        raise ConfigError(f"kernel: {choice!r} can't be had: {reason}; accepted: auto, simulated")
+        raise ConfigError(f"kernel: {choice!r} is not available: {reason}; accepted: auto, simulated")
 
 
 def why_not_c99(device: torch.device, architecture: Architecture | None = None) -> str | None:
-    """Why the c99 kernel can't be had here, or None."""
+    """Why the c99 kernel is not available here, or None."""
     if device.type != "cpu":
         return f"it runs on the CPU, not on {device.type}"
     try:
@@ -77,7 +77,7 @@ def why_not_c99(device: torch.device, architecture: Architecture | None = None) 
 
 
 def why_not_int8(device: torch.device, architecture: Architecture | None = None) -> str | None:
-    """Why the int8 kernel can't be had here, or None."""
+    """Why the int8 kernel is not available here, or None."""
     if device.type != "cpu":
         return f"it runs on the CPU, not on {device.type}"
     return _why_not_here() or (unsupported(architecture) if architecture else None)
