@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from prowd.nets.architecture import Architecture, Conv, Flatten, Layer, Linear, MaxPool, Shape
 from prowd.numbers.quantize import Rate
-from tests.kernels import missing
+from tests.kernels import as_bytes, missing
 from tests.reference import integer_client as client
 from tests.reference import integer_oracle as oracle
 from tests.reference.networks import Case, fill, plain_architectures, plain_cases
@@ -28,7 +28,6 @@ from tests.reference.int8 import (
     assert_same,
     check,
     expect,
-    images_of,
     kernels,
     learn,
     random_case,
@@ -78,7 +77,7 @@ def test_steps_leave_nothing_behind(data: st.DataObject, net: Architecture, s: i
         additions = [torch.randn(shape, generator=random) if pull else None for shape, pull in shapes]
         looked_at, weights = expect(other)[0], stepped(case, expect(case)[1], rate, seed + number, additions)
         for kernel in used:
-            assert_same(kernel.forward(images_of(other.x, s), record=False), looked_at, kernel.name)
+            assert_same(kernel.forward(as_bytes(other.x, s), record=False), looked_at, kernel.name)
             assert_all_same(learn(kernel, case, rate, seed + number, additions), weights, kernel.name)
         case = replace(case, weights=weights)
 
@@ -112,7 +111,7 @@ def paired_cases(draw: st.DrawFn) -> Case:
 @given(paired_cases())
 def test_pairs_of_columns_are_the_oracle_s(case: Case) -> None:
     for kernel in kernels(case):
-        kernel.forward(images_of(case.x, case.s))
+        kernel.forward(as_bytes(case.x, case.s))
         assert (kernel.layers[1].memory("room") is not None) == (case.x.shape[3] % 2 == 0)
     check(case)
 
@@ -123,9 +122,9 @@ def test_logits_of_many_images_are_those_of_a_batch(count: int) -> None:
     logits, _ = expect(case)
     assert len(np.unique(logits)) > 20
     for kernel in kernels(case):
-        assert_same(kernel.forward(images_of(case.x[:3], 8), record=False), logits[:3], kernel.name)
-        assert_same(kernel.forward(images_of(case.x, 8), record=False), logits, kernel.name)
-        assert_same(kernel.forward(images_of(case.x, 8)), logits, kernel.name)
+        assert_same(kernel.forward(as_bytes(case.x[:3], 8), record=False), logits[:3], kernel.name)
+        assert_same(kernel.forward(as_bytes(case.x, 8), record=False), logits, kernel.name)
+        assert_same(kernel.forward(as_bytes(case.x, 8)), logits, kernel.name)
 
 
 @pytest.mark.parametrize("s", range(2, 9))

@@ -14,16 +14,12 @@ from prowd.nets.lowbit.int8 import Int8Kernel
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Rate
 from prowd.numbers.streams import Stream
+from tests.kernels import as_bytes
 from tests.reference import integer_oracle as oracle
 from tests.reference.integer_oracle import Ints
 from tests.reference.networks import Case, fill
 
 Additions = Sequence[Tensor | None]
-
-
-def images_of(codes: Ints, s: int) -> Tensor:
-    """int8 bytes with these codes of at most 8 bits."""
-    return torch.from_numpy(codes << (8 - s)).to(torch.int8)
 
 
 def errors_of(error: Ints) -> Tensor:
@@ -69,8 +65,8 @@ def check(case: Case) -> list[Ints]:
     """Compare logits and gradients; return the gradients."""
     logits, gradients = expect(case)
     for kernel in kernels(case):
-        assert_same(kernel.forward(images_of(case.x, case.s), record=False), logits, kernel.name)
-        assert_same(kernel.forward(images_of(case.x, case.s)), logits, kernel.name)
+        assert_same(kernel.forward(as_bytes(case.x, case.s), record=False), logits, kernel.name)
+        assert_same(kernel.forward(as_bytes(case.x, case.s)), logits, kernel.name)
         assert_all_same(kernel.gradients(errors_of(case.error)), gradients, kernel.name)
     return gradients
 
@@ -93,6 +89,6 @@ def stepped(case: Case, gradients: list[Ints], rate: Rate, seed: int, additions:
 
 
 def learn(kernel: Int8Kernel, case: Case, rate: Rate, seed: int, additions: Additions) -> list[Tensor]:
-    kernel.forward(images_of(case.x, case.s))
+    kernel.forward(as_bytes(case.x, case.s))
     kernel.learn(errors_of(case.error), rate, draws_of(seed), additions)
     return kernel.codes
