@@ -12,22 +12,29 @@
 
 enum { ROWS = 4 }; /* of weights, or of errors, that are multiplied at once */
 
-/* Sums of products of 4 rows of w and 2 rows of a. */
-static inline void products(const int16_t *w, const int16_t *a, ptrdiff_t terms, int32_t *sums) {
-    const int16_t *w0 = w, *w1 = w + terms, *w2 = w1 + terms, *w3 = w2 + terms, *a0 = a, *a1 = a + terms;
-    int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, r0 = 0, r1 = 0, r2 = 0, r3 = 0;
+/* Sums of products of 4 rows of w and 4 rows of a, from row i on. */
+static inline void products(const int16_t *w, const int16_t *a, ptrdiff_t terms, ptrdiff_t i,
+                            int32_t sums[ROWS][PROWD_BLOCK]) {
+    const int16_t *w0 = w, *w1 = w + terms, *w2 = w1 + terms, *w3 = w2 + terms;
+    const int16_t *a0 = a + i * terms, *a1 = a0 + terms, *a2 = a1 + terms, *a3 = a2 + terms;
+    int32_t p0 = 0, p1 = 0, p2 = 0, p3 = 0, q0 = 0, q1 = 0, q2 = 0, q3 = 0;
+    int32_t r0 = 0, r1 = 0, r2 = 0, r3 = 0, s0 = 0, s1 = 0, s2 = 0, s3 = 0;
     for (ptrdiff_t k = 0; k < terms / PROWD_LANES * PROWD_LANES; k++) {
-        s0 += w0[k] * a0[k], s1 += w1[k] * a0[k], s2 += w2[k] * a0[k], s3 += w3[k] * a0[k];
-        r0 += w0[k] * a1[k], r1 += w1[k] * a1[k], r2 += w2[k] * a1[k], r3 += w3[k] * a1[k];
+        p0 += w0[k] * a0[k], p1 += w0[k] * a1[k], p2 += w0[k] * a2[k], p3 += w0[k] * a3[k];
+        q0 += w1[k] * a0[k], q1 += w1[k] * a1[k], q2 += w1[k] * a2[k], q3 += w1[k] * a3[k];
+        r0 += w2[k] * a0[k], r1 += w2[k] * a1[k], r2 += w2[k] * a2[k], r3 += w2[k] * a3[k];
+        s0 += w3[k] * a0[k], s1 += w3[k] * a1[k], s2 += w3[k] * a2[k], s3 += w3[k] * a3[k];
     }
-    sums[0] = s0, sums[PROWD_BLOCK] = s1, sums[2 * PROWD_BLOCK] = s2, sums[3 * PROWD_BLOCK] = s3;
-    sums[1] = r0, sums[PROWD_BLOCK + 1] = r1, sums[2 * PROWD_BLOCK + 1] = r2, sums[3 * PROWD_BLOCK + 1] = r3;
+    sums[0][i] = p0, sums[0][i + 1] = p1, sums[0][i + 2] = p2, sums[0][i + 3] = p3;
+    sums[1][i] = q0, sums[1][i + 1] = q1, sums[1][i + 2] = q2, sums[1][i + 3] = q3;
+    sums[2][i] = r0, sums[2][i + 1] = r1, sums[2][i + 2] = r2, sums[2][i + 3] = r3;
+    sums[3][i] = s0, sums[3][i + 1] = s1, sums[3][i + 2] = s2, sums[3][i + 3] = s3;
 }
 
 /* The same of 4 rows of w and up to PROWD_BLOCK rows of a. */
 static inline void all_products(const int16_t *w, const int16_t *a, ptrdiff_t count, ptrdiff_t terms,
                                 int32_t sums[ROWS][PROWD_BLOCK]) {
-    for (ptrdiff_t i = 0; i < count; i += 2) products(w, a + i * terms, terms, sums[0] + i);
+    for (ptrdiff_t i = 0; i < count; i += ROWS) products(w, a, terms, i, sums);
 }
 
 /* Copy a row in whole units: up to PROWD_UNIT - 1 numbers more are read and written, and what comes next in the row is
@@ -67,7 +74,7 @@ static Sweep backward_sweep(const prowd_layer *l) {
 
 /* Positions whose windows are laid out at once: few enough to stay in a small cache. */
 static ptrdiff_t block_of(const Sweep *s) {
-    const ptrdiff_t most = PROWD_ROOM / s->terms / 2 * 2;
+    const ptrdiff_t most = PROWD_ROOM / s->terms / ROWS * ROWS;
     return most < 8 ? 8 : most < PROWD_BLOCK ? most : PROWD_BLOCK;
 }
 
@@ -322,7 +329,7 @@ PROWD_CLONES static void add_products(const Chunk *c, int parts, const int16_t *
 static void add_gradient(const Chunk *c, int bits, int64_t *gradient, int16_t *scratch) {
     const ptrdiff_t each = c->l->inputs * prowd_taps(c->l);
     const int parts = bits > PROWD_WHOLE_BITS ? 2 : 1;
-    int16_t *errors = scratch + PROWD_GROUP * c->terms + PROWD_UNIT;
+    int16_t *errors = scratch + PROWD_GROUP * c->terms + PROWD_LANES;
     lay_out_errors(c, parts, errors);
     for (ptrdiff_t k = 0; k < each; k += PROWD_GROUP)
         add_products(c, parts, errors, k, least_of(each - k, PROWD_GROUP), scratch, gradient);
@@ -349,7 +356,7 @@ ptrdiff_t prowd_conv_scratch(const prowd_layer *l, int32_t images, int training)
     if (!training) return most;
     const ptrdiff_t other = sweep_scratch(&backward, l->inputs);
     const ptrdiff_t rows = PROWD_GROUP + 2 * prowd_up(l->outputs, ROWS);
-    const ptrdiff_t gradient = rows * largest_chunk(l, images).terms + PROWD_UNIT;
+    const ptrdiff_t gradient = rows * largest_chunk(l, images).terms + PROWD_LANES;
     most = other > most ? other : most;
     return gradient > most ? gradient : most;
 }

@@ -117,21 +117,39 @@ const int16_t *prowd_forward(const prowd_net *net, const int16_t *const *weights
     return codes;
 }
 
+/* The largest size of a sum that passes. */
+PROWD_CLONES static uint32_t largest_sum(const int32_t *sums, const uint8_t *passes, size_t count) {
+    int32_t largest = 0, least = 0;
+    for (size_t i = 0; i < count; i++) {
+        const int32_t n = sums[i] & -(int32_t)passes[i];
+        largest = n > largest ? n : largest;
+        least = n < least ? n : least;
+    }
+    return (uint32_t)(largest > -least ? largest : -least);
+}
+
+/* Codes round_half_even(n / 2^k) of sums n, clipped; 0 where they do not pass. */
+PROWD_CLONES static void round_errors(const int32_t *restrict sums, const uint8_t *restrict passes, size_t count, int k,
+                                      int32_t largest, int16_t *restrict codes) {
+    for (size_t i = 0; i < count; i++)
+        codes[i] = (int16_t)prowd_clip(prowd_round_shift(sums[i] & -(int32_t)passes[i], k), -largest, largest);
+}
+
+/* The same for k = -up, up to 0. */
+PROWD_CLONES static void raise_errors(const int32_t *restrict sums, const uint8_t *restrict passes, size_t count, int up,
+                                      int32_t largest, int16_t *restrict codes) {
+    for (size_t i = 0; i < count; i++)
+        codes[i] = (int16_t)prowd_clip((sums[i] & -(int32_t)passes[i]) * ((int32_t)1 << up), -largest, largest);
+}
+
 /* Codes of Q_s(n / Shift(max|n|)) of sums n, which are 0 where they do not pass. */
-PROWD_CLONES static void normalise(int bits, const int32_t *sums, const uint8_t *passes, size_t count, int16_t *codes) {
+static void normalise(int bits, const int32_t *sums, const uint8_t *passes, size_t count, int16_t *codes) {
     const int32_t largest = prowd_max_code(bits);
-    uint32_t maximum = 0;
-    for (size_t i = 0; i < count; i++) {
-        const int32_t n = passes[i] ? sums[i] : 0;
-        const uint32_t size = (uint32_t)(n < 0 ? -n : n);
-        maximum = size > maximum ? size : maximum;
-    }
-    const int k = prowd_shift_exponent(maximum) - (bits - 1);
-    for (size_t i = 0; i < count; i++) {
-        const int32_t n = passes[i] ? sums[i] : 0;
-        const int32_t code = k > 0 ? prowd_round_shift(n, k) : n * ((int32_t)1 << -k);
-        codes[i] = (int16_t)prowd_clip(code, -largest, largest);
-    }
+    const int k = prowd_shift_exponent(largest_sum(sums, passes, count)) - (bits - 1);
+    if (k > 0)
+        round_errors(sums, passes, count, k, largest, codes);
+    else
+        raise_errors(sums, passes, count, -k, largest, codes);
 }
 
 /* What is done with a convolution's gradient. */
