@@ -363,30 +363,63 @@ ptrdiff_t prowd_conv_scratch(const prowd_layer *l, int32_t images, int training)
 
 /* --- pooling ------------------------------------------------------------------------------------------------------ */
 
-/* The first largest code of a window, row by row. */
-static ptrdiff_t winner(const prowd_layer *l, const int16_t *plane, ptrdiff_t y, ptrdiff_t x) {
-    const ptrdiff_t corner = y * l->stride_rows * l->columns + x * l->stride_columns;
-    ptrdiff_t best = corner;
-    for (ptrdiff_t i = 0; i < l->kernel_rows; i++)
-        for (ptrdiff_t j = 0; j < l->kernel_columns; j++) {
-            const ptrdiff_t at = corner + i * l->columns + j;
-            best = plane[at] > plane[best] ? at : best;
-        }
-    return best;
+enum { WINDOWS = 32 }; /* of a row that are looked at at once */
+
+/* The largest code of each of some windows, and how far after the first it lies. */
+typedef struct {
+    int32_t codes[WINDOWS], places[WINDOWS];
+} Winners;
+
+/* Let another code of a window compete. */
+static inline void compete(Winners *w, ptrdiff_t x, int32_t code, int32_t place) {
+    const int32_t largest = w->codes[x];
+    w->places[x] = code > largest ? place : w->places[x];
+    w->codes[x] = code > largest ? code : largest;
 }
 
+/* Winners of windows whose first codes lie from `corner` on; of equals the first, row by row. Windows two codes wide that
+ * lie side by side are what compilers make vectors of. */
+PROWD_CLONES static void find_winners(const prowd_layer *l, const int16_t *corner, ptrdiff_t count, Winners *w) {
+    const ptrdiff_t stride = l->stride_columns;
+    for (ptrdiff_t x = 0; x < WINDOWS; x++) w->codes[x] = INT32_MIN, w->places[x] = 0;
+    for (int32_t i = 0, place = 0; i < l->kernel_rows; i++, place += l->columns) {
+        const int16_t *codes = corner + place;
+        if (stride == 2 && l->kernel_columns == 2)
+            for (ptrdiff_t x = 0; x < count; x++) {
+                compete(w, x, codes[2 * x], place);
+                compete(w, x, codes[2 * x + 1], place + 1);
+            }
+        else
+            for (ptrdiff_t x = 0; x < count; x++)
+                for (int32_t j = 0; j < l->kernel_columns; j++) compete(w, x, codes[x * stride + j], place + j);
+    }
+}
+
+/* Windows of a row from column x on, at most WINDOWS. */
+static ptrdiff_t windows_from(const prowd_layer *l, ptrdiff_t x) { return least_of(l->out_columns - x, WINDOWS); }
+
 void prowd_pool_forward(const prowd_layer *l, const int16_t *inputs, int32_t images, int16_t *given) {
-    const ptrdiff_t plane = (ptrdiff_t)l->rows * l->columns;
-    for (ptrdiff_t n = 0; n < (ptrdiff_t)images * l->inputs; n++, inputs += plane)
+    Winners w;
+    for (ptrdiff_t n = 0; n < (ptrdiff_t)images * l->inputs; n++, inputs += (ptrdiff_t)l->rows * l->columns)
         for (ptrdiff_t y = 0; y < l->out_rows; y++)
-            for (ptrdiff_t x = 0; x < l->out_columns; x++) *given++ = inputs[winner(l, inputs, y, x)];
+            for (ptrdiff_t x = 0; x < l->out_columns; x += WINDOWS) {
+                const ptrdiff_t count = windows_from(l, x);
+                find_winners(l, inputs + y * l->stride_rows * l->columns + x * l->stride_columns, count, &w);
+                for (ptrdiff_t i = 0; i < count; i++) *given++ = (int16_t)w.codes[i];
+            }
 }
 
 void prowd_pool_backward(const prowd_layer *l, const int16_t *inputs, const int32_t *errors, int32_t images,
                          int32_t *below) {
     const ptrdiff_t plane = (ptrdiff_t)l->rows * l->columns;
+    Winners w;
     memset(below, 0, sizeof *below * (size_t)(images * prowd_received(l)));
     for (ptrdiff_t n = 0; n < (ptrdiff_t)images * l->inputs; n++, inputs += plane, below += plane)
         for (ptrdiff_t y = 0; y < l->out_rows; y++)
-            for (ptrdiff_t x = 0; x < l->out_columns; x++) below[winner(l, inputs, y, x)] += *errors++;
+            for (ptrdiff_t x = 0; x < l->out_columns; x += WINDOWS) {
+                const ptrdiff_t corner = y * l->stride_rows * l->columns + x * l->stride_columns;
+                const ptrdiff_t count = windows_from(l, x);
+                find_winners(l, inputs + corner, count, &w);
+                for (ptrdiff_t i = 0; i < count; i++) below[corner + i * l->stride_columns + w.places[i]] += *errors++;
+            }
 }
