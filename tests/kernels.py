@@ -17,7 +17,7 @@ from prowd.numbers.bits import Bitwidth
 if TYPE_CHECKING:
     from prowd.nets.lowbit._native import Layer
 
-__all__ = ["as_bytes", "make_layer", "memory", "missing", "needs_c99", "needs_int8", "random_codes"]
+__all__ = ["as_bytes", "make_layer", "memory", "missing", "missing_core", "needs_c99", "needs_int8", "random_codes"]
 
 FACTS: dict[str, Any] = {
     "images": 2, "largest": 127, "inputs": 3, "outputs": 5, "image": (4, 6), "kernel": (3, 3), "stride": (1, 1),
