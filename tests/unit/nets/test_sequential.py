@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import prowd
-from prowd.errors import ConfigError
 from prowd.device.training import Examples, Model
+from prowd.errors import ConfigError
 from prowd.nets import Conv, Flatten, Linear, MaxPool, describe
 from prowd.numbers.bits import FLOAT32, Bitwidth
 from tests.unit.scenes import SHAPE, blobs
