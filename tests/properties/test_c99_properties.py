@@ -146,7 +146,7 @@ def test_logits_of_many_images_are_those_of_a_batch(count: int) -> None:
     kernel = C99Kernel(net, Bitwidth(12), random_codes(net, 12))
     images = torch.randint(256, (count, *net.input_shape), generator=random, dtype=torch.uint8)
     logits = kernel.forward(images)
-    assert len(logits.unique()) > 20
+    assert len(set(logits.flatten().tolist())) > 20
     assert torch.equal(kernel.forward(images, record=False), logits)
     assert torch.equal(kernel.forward(images[:3], record=False), logits[:3])
     assert kernel.forward(images[:0]).shape == (0, net.classes)

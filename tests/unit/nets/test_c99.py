@@ -76,7 +76,8 @@ def test_a_pooling_that_does_not_fit_is_refused(facts: dict[str, int]) -> None:
 
 
 def test_layers_join_and_end_with_one_pixel() -> None:
-    for layers in ((), [], None, (1,), ((1,) * 14,), (("a",) * 15,)):
+    wrong: list[object] = [(), [], None, (1,), ((1,) * 14,), (("a",) * 15,)]
+    for layers in wrong:
         with pytest.raises((ValueError, TypeError)):
             _core.Net(8, layers, (), 1, True)  # type: ignore[arg-type]
     first, pool, last = describe(NET)
@@ -109,9 +110,9 @@ def test_weights_are_those_of_the_layers() -> None:
     for wrong in ((one,), (one, two, two), (two, one), (one[:2], two), (one.astype(np.int32), two), (odd, two)):
         with pytest.raises(ValueError, match="weights"):
             make(weights=wrong)
-    for wrong in ((one[..., ::2], two), (frozen, two), ("codes", two)):
+    for first in (one[..., ::2], frozen, "codes"):
         with pytest.raises((ValueError, BufferError, TypeError)):
-            make(weights=wrong)
+            make(weights=(first, two))
 
 
 CALLS: dict[str, tuple[str, Callable[[_core.Net], object]]] = {
@@ -147,7 +148,10 @@ def test_a_call_with_what_does_not_fit_is_refused(name: str) -> None:
 @pytest.mark.parametrize("training", [True, False])
 def test_learning_follows_a_forward_pass_that_was_recorded(training: bool) -> None:
     net = make(training=training)
-    calls = lambda: net.learn(ERRORS, 1, 0, *DRAWS), lambda: net.gradients(ERRORS, np.zeros(54 + 120, np.int64))
+    calls: list[Callable[[], None]] = [
+        lambda: net.learn(ERRORS, 1, 0, *DRAWS),
+        lambda: net.gradients(ERRORS, np.zeros(54 + 120, np.int64)),
+    ]
     for call in calls:
         with pytest.raises(ValueError, match="recorded"):
             call()

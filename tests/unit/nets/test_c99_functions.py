@@ -42,9 +42,9 @@ def test_cross_entropy_is_the_oracle_s(data: st.DataObject, s: int, scale: int, 
 
 @pytest.mark.parametrize("label", [-1, 5])
 def test_a_label_is_one_of_the_classes(label: int) -> None:
-    tables, labels = [np.zeros(256, np.uint32)] * 2, np.array([0, label], np.int32)
+    table, labels = np.zeros(256, np.uint32), np.array([0, label], np.int32)
     with pytest.raises(ValueError, match="labels"):
-        _core.cross_entropy(*tables, 0, np.zeros((2, 5), np.int16), labels, 2, 5, np.zeros((2, 5), np.int32))
+        _core.cross_entropy(table, table, 0, np.zeros((2, 5), np.int16), labels, 2, 5, np.zeros((2, 5), np.int32))
 
 
 @settings(max_examples=100, deadline=None)

@@ -227,6 +227,6 @@ def test_updates_are_the_oracle_s(rate: tuple[int, int], size: int, largest: int
     g[:] = random.integers(-size, size + 1, g.shape)
     gradient = g[:5, :, :7].transpose(0, 2, 1).astype(np.int64)
     words = oracle.words(9, 4, 2, codes.size)
-    expected = oracle.update(codes, gradient, rate, words, int(largest).bit_length() + 1)
+    expected = oracle.update(codes.astype(np.int64), gradient, rate, words, int(largest).bit_length() + 1)
     layer.update(*rate, int(np.abs(gradient).max()), *client.stream_key(9, "test"), 4, 2)
     assert np.array_equal(codes, expected)
