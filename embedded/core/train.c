@@ -4,7 +4,7 @@
 #include "layers.h"
 #include "numbers.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, MOST_SIDE = 1 << 20, MOST_ERROR = 1 << 30 };
 
 /* Where things lie, in bytes from the beginning of the memory. To learn, the inputs of every layer stay; otherwise two
  * places are used in turn. */
@@ -49,27 +49,58 @@ static Plan plan_of(const prowd_net *net, int32_t images, int training) {
 
 size_t prowd_memory(const prowd_net *net, int32_t images, int training) { return plan_of(net, images, training).end; }
 
-/* Whether 32 bits hold the sums of a convolution. */
-static int fits(const prowd_layer *l, int bits) {
-    const int64_t largest = prowd_max_code(bits), taps = prowd_taps(l);
-    const int64_t ahead = taps * l->inputs * largest, back = taps * l->outputs * largest;
-    const int64_t limit = INT32_MAX - ((int64_t)1 << l->shift);
-    return l->shift >= 1 && l->shift <= 30 && ahead <= limit && back <= INT32_MAX / 2 && l->out_columns <= PROWD_TERMS;
+/* Products of a sum over a window of so many channels. */
+static int64_t terms_of(const prowd_layer *l, int32_t channels) {
+    return (int64_t)l->kernel_rows * l->kernel_columns * channels;
 }
 
-static int joins(const prowd_layer *l, const prowd_layer *next) {
-    return prowd_given(l) == prowd_received(next);
+/* Whether 32 bits hold the sums of a convolution, and what rounding adds to them. */
+static int fits(const prowd_layer *l, int bits) {
+    if (l->shift < 1 || l->shift > 30) return 0;
+    return terms_of(l, l->inputs) <= (INT32_MAX - ((int64_t)1 << l->shift)) / prowd_max_code(bits);
+}
+
+static int joins(const prowd_layer *l, const prowd_layer *next) { return prowd_given(l) == prowd_received(next); }
+
+/* Whether every size is from `least` to MOST_SIDE. */
+static int are_within(const int32_t *sizes, int count, int32_t least) {
+    for (int i = 0; i < count; i++)
+        if (sizes[i] < least || sizes[i] > MOST_SIDE) return 0;
+    return 1;
 }
 
 static int sizes_are_right(const prowd_layer *l) {
-    if (l->inputs < 1 || l->rows < 1 || l->columns < 1 || l->outputs < 1 || l->out_rows < 1 || l->out_columns < 1)
-        return 0;
-    if (l->kernel_rows < 1 || l->kernel_columns < 1 || l->stride_rows < 1 || l->stride_columns < 1) return 0;
-    if (l->pad_rows < 0 || l->pad_columns < 0 || (l->kind == PROWD_POOL && (l->pad_rows || l->pad_columns))) return 0;
-    if (l->kind == PROWD_POOL && l->inputs != l->outputs) return 0;
-    return (l->rows + 2 * l->pad_rows - l->kernel_rows) / l->stride_rows + 1 == l->out_rows &&
-           (l->columns + 2 * l->pad_columns - l->kernel_columns) / l->stride_columns + 1 == l->out_columns &&
-           l->rows + 2 * l->pad_rows >= l->kernel_rows && l->columns + 2 * l->pad_columns >= l->kernel_columns;
+    const int32_t sizes[] = {l->inputs,      l->rows,        l->columns,     l->outputs,        l->out_rows,
+                             l->out_columns, l->kernel_rows, l->kernel_columns, l->stride_rows, l->stride_columns};
+    const int32_t pads[] = {l->pad_rows, l->pad_columns};
+    if (!are_within(sizes, sizeof sizes / sizeof *sizes, 1) || !are_within(pads, 2, 0)) return 0;
+    if (l->kind == PROWD_POOL && (l->pad_rows || l->pad_columns || l->inputs != l->outputs)) return 0;
+    const int32_t down = l->rows + 2 * l->pad_rows - l->kernel_rows;
+    const int32_t across = l->columns + 2 * l->pad_columns - l->kernel_columns;
+    return down >= 0 && across >= 0 && down / l->stride_rows + 1 == l->out_rows &&
+           across / l->stride_columns + 1 == l->out_columns;
+}
+
+/* Windows of a pooling that may share a place: so many errors may add up there. */
+static int64_t overlap_of(const prowd_layer *l) {
+    const int64_t rows = (l->kernel_rows + l->stride_rows - 1) / l->stride_rows;
+    return rows * ((l->kernel_columns + l->stride_columns - 1) / l->stride_columns);
+}
+
+/* 0, or which layer (from 1) gives more than 2^30 to the one before it on the way back. Nobody asks for the errors before
+ * the first convolution. */
+static int check_errors(const prowd_net *net) {
+    int64_t most = MOST_ERROR;
+    int32_t first = 0;
+    while (net->layers[first].kind == PROWD_POOL) first++;
+    for (int32_t i = net->count - 1; i > first; i--) {
+        const prowd_layer *l = net->layers + i;
+        const int64_t terms = l->kind == PROWD_POOL ? overlap_of(l) : terms_of(l, l->outputs);
+        const int64_t each = l->kind == PROWD_POOL ? most : prowd_max_code(net->bits);
+        if (terms > MOST_ERROR / each) return i + 1;
+        most = terms * each;
+    }
+    return 0;
 }
 
 int prowd_check(const prowd_net *net) {
@@ -78,10 +109,11 @@ int prowd_check(const prowd_net *net) {
         const prowd_layer *l = net->layers + i;
         if ((l->kind != PROWD_CONV && l->kind != PROWD_POOL) || !sizes_are_right(l)) return i + 1;
         if (l->kind == PROWD_CONV && !fits(l, net->bits)) return i + 1;
-        if (i + 1 < net->count && !joins(l, l + 1)) return i + 1;
+        if (i > 0 && !joins(l - 1, l)) return i + 1;
     }
     const prowd_layer *last = net->layers + net->count - 1;
-    return last->kind == PROWD_CONV && last->out_rows == 1 && last->out_columns == 1 ? 0 : net->count;
+    if (last->kind != PROWD_CONV || last->out_rows != 1 || last->out_columns != 1) return net->count;
+    return check_errors(net);
 }
 
 /* A layer's inputs, and where its errors pass, when everything is kept. */
@@ -117,21 +149,39 @@ const int16_t *prowd_forward(const prowd_net *net, const int16_t *const *weights
     return codes;
 }
 
+/* The largest size of a sum that passes. */
+PROWD_CLONES static uint32_t largest_sum(const int32_t *sums, const uint8_t *passes, size_t count) {
+    int32_t largest = 0, least = 0;
+    for (size_t i = 0; i < count; i++) {
+        const int32_t n = sums[i] & -(int32_t)passes[i];
+        largest = n > largest ? n : largest;
+        least = n < least ? n : least;
+    }
+    return (uint32_t)(largest > -least ? largest : -least);
+}
+
+/* Codes round_half_even(n / 2^k) of sums n, clipped; 0 where they do not pass. */
+PROWD_CLONES static void round_errors(const int32_t *restrict sums, const uint8_t *restrict passes, size_t count, int k,
+                                      int32_t largest, int16_t *restrict codes) {
+    for (size_t i = 0; i < count; i++)
+        codes[i] = (int16_t)prowd_clip(prowd_round_shift(sums[i] & -(int32_t)passes[i], k), -largest, largest);
+}
+
+/* The same for k = -up, up to 0. */
+PROWD_CLONES static void raise_errors(const int32_t *restrict sums, const uint8_t *restrict passes, size_t count, int up,
+                                      int32_t largest, int16_t *restrict codes) {
+    for (size_t i = 0; i < count; i++)
+        codes[i] = (int16_t)prowd_clip((sums[i] & -(int32_t)passes[i]) * ((int32_t)1 << up), -largest, largest);
+}
+
 /* Codes of Q_s(n / Shift(max|n|)) of sums n, which are 0 where they do not pass. */
-PROWD_CLONES static void normalise(int bits, const int32_t *sums, const uint8_t *passes, size_t count, int16_t *codes) {
+static void normalise(int bits, const int32_t *sums, const uint8_t *passes, size_t count, int16_t *codes) {
     const int32_t largest = prowd_max_code(bits);
-    uint32_t maximum = 0;
-    for (size_t i = 0; i < count; i++) {
-        const int32_t n = passes[i] ? sums[i] : 0;
-        const uint32_t size = (uint32_t)(n < 0 ? -n : n);
-        maximum = size > maximum ? size : maximum;
-    }
-    const int k = prowd_shift_exponent(maximum) - (bits - 1);
-    for (size_t i = 0; i < count; i++) {
-        const int32_t n = passes[i] ? sums[i] : 0;
-        const int32_t code = k > 0 ? prowd_round_shift(n, k) : n * ((int32_t)1 << -k);
-        codes[i] = (int16_t)prowd_clip(code, -largest, largest);
-    }
+    const int k = prowd_shift_exponent(largest_sum(sums, passes, count)) - (bits - 1);
+    if (k > 0)
+        round_errors(sums, passes, count, k, largest, codes);
+    else
+        raise_errors(sums, passes, count, -k, largest, codes);
 }
 
 /* What is done with a convolution's gradient. */

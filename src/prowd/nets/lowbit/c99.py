@@ -13,11 +13,12 @@ from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
 from prowd.nets.inputs import code_table
 from prowd.nets.lowbit import _core, update
 from prowd.numbers.bits import MAX_BITS, Bitwidth
-from prowd.numbers.quantize import Rate
+from prowd.numbers.quantize import Rate, largest_magnitude
 
 __all__ = ["C99Kernel", "describe", "why_not"]
 
 CHUNK = 32  # images of a forward pass that nothing follows: few enough to stay in the caches
+MOST_ERROR = 2**30  # of the logits
 CONV, POOL = 0, 1
 
 
@@ -114,4 +115,7 @@ def _scale(layer: WeightLayer) -> tuple[int, int]:
 
 
 def _int32(error: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
+    largest = largest_magnitude(error)
+    if largest > MOST_ERROR:
+        raise ValueError(f"errors up to {largest}; accepted: up to {MOST_ERROR}")
     return error.to(torch.int32).contiguous().numpy()

@@ -91,7 +91,7 @@ class LowBitModel:
 
     def loss(self) -> float:
         """The mean loss of the steps so far: a whole number of 2^−16."""
-        return int(self.total_loss) // self.examples / 2**LOSS_BITS
+        return int(self.total_loss) // self.examples / (1 << LOSS_BITS)
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits of a batch of images of bytes, as values."""

@@ -8,7 +8,7 @@
 #include "numbers.h"
 #include "prowd.h"
 
-enum { FACTS = sizeof(prowd_layer) / sizeof(int32_t), MOST_LAYERS = 1000, MOST_SIDE = 1 << 20 };
+enum { FACTS = sizeof(prowd_layer) / sizeof(int32_t), MOST_LAYERS = 1000, MOST_SIDE = 1 << 20, MOST_ERROR = 1 << 30 };
 
 typedef struct {
     PyObject_HEAD
@@ -27,17 +27,29 @@ static int refuse(const char *what) {
     return 0;
 }
 
-/* A contiguous buffer of `count` numbers of `size` bytes. */
+/* A contiguous, aligned buffer of `count` numbers of `size` bytes. */
 static int take(PyObject *object, Py_buffer *view, const char *name, size_t count, size_t size, int writable) {
     if (PyObject_GetBuffer(object, view, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) < 0) {
         view->obj = NULL;
         return 0;
     }
-    if (view->itemsize == (Py_ssize_t)size && (size_t)view->len == count * size) return 1;
-    PyErr_Format(PyExc_ValueError, "%s: %zd bytes of items of %zd; accepted: %zu items of %zu", name, view->len,
+    if (view->itemsize == (Py_ssize_t)size && (size_t)view->len == count * size && (uintptr_t)view->buf % size == 0)
+        return 1;
+    PyErr_Format(PyExc_ValueError, "%s: %zd bytes of items of %zd; accepted: %zu items of %zu, aligned", name, view->len,
                  view->itemsize, count, size);
     PyBuffer_Release(view);
     return 0;
+}
+
+/* Whether all numbers of a buffer are from `least` to `most`; otherwise the error is set. */
+static int are_within(const Py_buffer *view, const char *name, int32_t least, int32_t most) {
+    for (Py_ssize_t i = 0; i < view->len / view->itemsize; i++) {
+        const int32_t number = view->itemsize == 2 ? ((const int16_t *)view->buf)[i] : ((const int32_t *)view->buf)[i];
+        if (number >= least && number <= most) continue;
+        PyErr_Format(PyExc_ValueError, "%s: %d; accepted: %d to %d", name, number, least, most);
+        return 0;
+    }
+    return 1;
 }
 
 static int read_layer(PyObject *facts, prowd_layer *layer) {
@@ -160,7 +172,9 @@ static PyObject *forward(PyObject *object, PyObject *args) {
     const size_t size = (size_t)first->inputs * (size_t)first->rows * (size_t)first->columns;
     int fine = n >= 1 && n <= self->images ? 1 : refuse("images: more than there is memory for, or none");
     fine = fine && take(images, &bytes, "images", (size_t)n * size, 1, 0);
-    fine = fine && take(table, &codes, "table", 256, sizeof(int16_t), 0);
+    const int32_t largest = prowd_max_code(self->net.bits);
+    fine = fine && take(table, &codes, "table", 256, sizeof(int16_t), 0) &&
+           are_within(&codes, "table", -largest, largest);
     fine = fine && take(logits, &out, "logits", (size_t)n * classes(self), sizeof(int16_t), 1);
     if (fine) {
         Py_BEGIN_ALLOW_THREADS
@@ -180,7 +194,8 @@ static PyObject *forward(PyObject *object, PyObject *args) {
 
 static int take_errors(Net *self, PyObject *errors, Py_buffer *view) {
     if (!self->recorded) return refuse("a step follows a forward pass that was recorded");
-    return take(errors, view, "errors", (size_t)self->loaded * classes(self), sizeof(int32_t), 0);
+    return take(errors, view, "errors", (size_t)self->loaded * classes(self), sizeof(int32_t), 0) &&
+           are_within(view, "errors", -MOST_ERROR, MOST_ERROR);
 }
 
 static PyObject *learn(PyObject *object, PyObject *args) {
@@ -253,10 +268,12 @@ static PyObject *cross_entropy(PyObject *module, PyObject *args) {
                           &images, &classes_, objects + 4))
         return NULL;
     PyObject *sum = NULL;
+    if ((images < 1 || classes_ < 1 || exponent < -31 || exponent > 31) && !refuse("images, classes or exponent"))
+        return NULL;
     const size_t count = (size_t)images * (size_t)classes_;
     if (take(objects[0], &low, "low", 256, 4, 0) && take(objects[1], &high, "high", 256, 4, 0) &&
         take(objects[2], &logits, "logits", count, 2, 0) && take(objects[3], &labels, "labels", (size_t)images, 4, 0) &&
-        take(objects[4], &errors, "errors", count, 4, 1)) {
+        are_within(&labels, "labels", 0, classes_ - 1) && take(objects[4], &errors, "errors", count, 4, 1)) {
         const prowd_softmax softmax = {low.buf, high.buf, exponent};
         sum = PyLong_FromLongLong(
             prowd_cross_entropy(&softmax, logits.buf, labels.buf, images, classes_, errors.buf));
@@ -290,7 +307,8 @@ static PyObject *augment(PyObject *module, PyObject *args) {
                           &is_signed, key, key + 1, &step, &number, &out))
         return NULL;
     const size_t size = (size_t)channels * (size_t)rows * (size_t)columns;
-    int fine = rows < 1 << 12 && columns < 1 << 12 ? 1 : refuse("image: too large");
+    const int is_image = channels > 0 && rows > 0 && columns > 0 && rows < 1 << 12 && columns < 1 << 12;
+    int fine = is_image ? 1 : refuse("image: accepted: 1 to 4095 rows and columns");
     fine = fine && take(image, &from, "image", size, 1, 0) && take(turns, &table, "turns", 122, 2, 0) &&
            take(out, &to, "varied", size, 1, 1);
     if (fine)
