@@ -49,27 +49,48 @@ static Plan plan_of(const prowd_net *net, int32_t images, int training) {
 
 size_t prowd_memory(const prowd_net *net, int32_t images, int training) { return plan_of(net, images, training).end; }
 
+enum { MOST_SIDE = 1 << 20, MOST_SUM = INT32_MAX / 2 };
+
 /* Whether 32 bits hold the sums of a convolution. */
 static int fits(const prowd_layer *l, int bits) {
-    const int64_t largest = prowd_max_code(bits), taps = prowd_taps(l);
-    const int64_t ahead = taps * l->inputs * largest, back = taps * l->outputs * largest;
-    const int64_t limit = INT32_MAX - ((int64_t)1 << l->shift);
-    return l->shift >= 1 && l->shift <= 30 && ahead <= limit && back <= INT32_MAX / 2 && l->out_columns <= PROWD_TERMS;
+    if (l->shift < 1 || l->shift > 30 || l->out_columns > PROWD_TERMS) return 0;
+    const int64_t most = (INT32_MAX - ((int64_t)1 << l->shift)) / prowd_max_code(bits);
+    return (int64_t)l->kernel_rows * l->kernel_columns <= most / l->inputs;
 }
+
+/* Windows that may share a number. */
+static int64_t overlap(const prowd_layer *l) {
+    const int64_t rows = (l->kernel_rows + l->stride_rows - 1) / l->stride_rows;
+    return rows * ((l->kernel_columns + l->stride_columns - 1) / l->stride_columns);
+}
+
+/* Whether 32 bits hold the errors that a convolution sends below, once the poolings before it have added them up. */
+static int errors_fit(const prowd_layer *first, const prowd_layer *l, int bits) {
+    int64_t most = MOST_SUM / prowd_max_code(bits) / ((int64_t)l->kernel_rows * l->kernel_columns) / l->outputs;
+    while (l-- > first && l->kind == PROWD_POOL) most /= overlap(l);
+    return most > 0;
+}
+
+static int is_side(int32_t size, int32_t least) { return size >= least && size <= MOST_SIDE; }
+
+static int64_t volume(int32_t channels, int32_t rows, int32_t columns) { return (int64_t)channels * rows * columns; }
 
 static int joins(const prowd_layer *l, const prowd_layer *next) {
     return prowd_given(l) == prowd_received(next);
 }
 
 static int sizes_are_right(const prowd_layer *l) {
-    if (l->inputs < 1 || l->rows < 1 || l->columns < 1 || l->outputs < 1 || l->out_rows < 1 || l->out_columns < 1)
-        return 0;
-    if (l->kernel_rows < 1 || l->kernel_columns < 1 || l->stride_rows < 1 || l->stride_columns < 1) return 0;
-    if (l->pad_rows < 0 || l->pad_columns < 0 || (l->kind == PROWD_POOL && (l->pad_rows || l->pad_columns))) return 0;
-    if (l->kind == PROWD_POOL && l->inputs != l->outputs) return 0;
-    return (l->rows + 2 * l->pad_rows - l->kernel_rows) / l->stride_rows + 1 == l->out_rows &&
-           (l->columns + 2 * l->pad_columns - l->kernel_columns) / l->stride_columns + 1 == l->out_columns &&
-           l->rows + 2 * l->pad_rows >= l->kernel_rows && l->columns + 2 * l->pad_columns >= l->kernel_columns;
+    if (!is_side(l->inputs, 1) || !is_side(l->rows, 1) || !is_side(l->columns, 1)) return 0;
+    if (!is_side(l->outputs, 1) || !is_side(l->out_rows, 1) || !is_side(l->out_columns, 1)) return 0;
+    if (!is_side(l->kernel_rows, 1) || !is_side(l->kernel_columns, 1)) return 0;
+    if (!is_side(l->stride_rows, 1) || !is_side(l->stride_columns, 1)) return 0;
+    if (!is_side(l->pad_rows, 0) || !is_side(l->pad_columns, 0)) return 0;
+    if (l->kind == PROWD_POOL && (l->pad_rows || l->pad_columns || l->inputs != l->outputs)) return 0;
+    const int32_t down = l->rows + 2 * l->pad_rows - l->kernel_rows;
+    const int32_t across = l->columns + 2 * l->pad_columns - l->kernel_columns;
+    return down >= 0 && across >= 0 && down / l->stride_rows + 1 == l->out_rows &&
+           across / l->stride_columns + 1 == l->out_columns && volume(l->inputs, l->rows, l->columns) <= INT32_MAX &&
+           volume(l->outputs, l->out_rows, l->out_columns) <= INT32_MAX;
 }
 
 int prowd_check(const prowd_net *net) {
@@ -77,7 +98,7 @@ int prowd_check(const prowd_net *net) {
     for (int32_t i = 0; i < net->count; i++) {
         const prowd_layer *l = net->layers + i;
         if ((l->kind != PROWD_CONV && l->kind != PROWD_POOL) || !sizes_are_right(l)) return i + 1;
-        if (l->kind == PROWD_CONV && !fits(l, net->bits)) return i + 1;
+        if (l->kind == PROWD_CONV && (!fits(l, net->bits) || !errors_fit(net->layers, l, net->bits))) return i + 1;
         if (i + 1 < net->count && !joins(l, l + 1)) return i + 1;
     }
     const prowd_layer *last = net->layers + net->count - 1;
@@ -210,8 +231,7 @@ PROWD_CLONES static uint64_t largest_size(const int64_t *gradient, size_t count)
 PROWD_CLONES void prowd_update(int bits, int16_t *weights, const int64_t *gradient, size_t count, prowd_rate rate,
                                const prowd_draws *draws, uint32_t layer) {
     const int32_t largest = prowd_max_code(bits);
-    int down = prowd_shift_exponent(largest_size(gradient, count)) - rate.exponent;
-    down = down > 62 ? 62 : down;
+    const int down = prowd_shift_exponent(largest_size(gradient, count)) - rate.exponent;
     for (size_t i = 0; i < count; i += PROWD_WORDS) {
         uint32_t words[PROWD_WORDS];
         prowd_words(draws->key, draws->step, layer, (uint32_t)i, words);
