@@ -144,6 +144,7 @@ static void sweep(const Sweep *s, const int16_t *from, int32_t images, Placement
                    at.first_column, at.step_rows, at.step_columns, s, image);
         lay_out(s, image, position % s->positions, rows + held * s->terms);
         if (++held < PROWD_BLOCK && position + 1 < total) continue;
+        if (held % 2) memset(rows + held * s->terms, 0, sizeof *rows * (size_t)s->terms); /* two at a time */
         multiply(s->terms, rows, position + 1 - held, held, scratch, to);
         held = 0;
     }

@@ -75,9 +75,7 @@ static int is_side(int32_t size, int32_t least) { return size >= least && size <
 
 static int64_t volume(int32_t channels, int32_t rows, int32_t columns) { return (int64_t)channels * rows * columns; }
 
-static int joins(const prowd_layer *l, const prowd_layer *next) {
-    return prowd_given(l) == prowd_received(next);
-}
+static int joins(const prowd_layer *l, const prowd_layer *next) { return prowd_given(l) == prowd_received(next); }
 
 static int sizes_are_right(const prowd_layer *l) {
     if (!is_side(l->inputs, 1) || !is_side(l->rows, 1) || !is_side(l->columns, 1)) return 0;
@@ -99,7 +97,7 @@ int prowd_check(const prowd_net *net) {
         const prowd_layer *l = net->layers + i;
         if ((l->kind != PROWD_CONV && l->kind != PROWD_POOL) || !sizes_are_right(l)) return i + 1;
         if (l->kind == PROWD_CONV && (!fits(l, net->bits) || !errors_fit(net->layers, l, net->bits))) return i + 1;
-        if (i + 1 < net->count && !joins(l, l + 1)) return i + 1;
+        if (i > 0 && !joins(l - 1, l)) return i + 1;
     }
     const prowd_layer *last = net->layers + net->count - 1;
     return last->kind == PROWD_CONV && last->out_rows == 1 && last->out_columns == 1 ? 0 : net->count;

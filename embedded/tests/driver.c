@@ -81,12 +81,13 @@ static void release(Client *c) {
 /* --- a round ------------------------------------------------------------------------------------------------------ */
 
 /* In the order in which they are read, after the client: examples, steps, batch, mantissa, exponent, operations, whether
- * bytes are signed, whether the loss is squared, its exponent, keys of batches, augmentation and rounding; then the
- * tables of codes, turns and exponentials, the images and the labels. */
+ * bytes are signed, whether the loss is squared, its exponent, channels, rows and columns of an image, keys of batches,
+ * augmentation and rounding; then the tables of codes, turns and exponentials, the images and the labels. */
 typedef struct {
     int32_t examples, steps, batch;
     prowd_rate rate;
     int32_t operations, is_signed, squared;
+    int32_t *shape;
     uint32_t *keys;
     int16_t *table, *turns;
     uint32_t *low, *high;
@@ -100,7 +101,7 @@ static Round read_round(const Client *c) {
     r.examples = (int32_t)number(), r.steps = (int32_t)number(), r.batch = (int32_t)number();
     r.rate.mantissa = (int32_t)number(), r.rate.exponent = (int32_t)number();
     r.operations = (int32_t)number(), r.is_signed = (int32_t)number(), r.squared = (int32_t)number();
-    r.softmax.exponent = (int32_t)number();
+    r.softmax.exponent = (int32_t)number(), r.shape = ints(3);
     r.keys = words(6), r.table = shorts(256), r.turns = shorts(122), r.low = words(256), r.high = words(256);
     r.softmax.low = r.low, r.softmax.high = r.high;
     r.images = bytes((size_t)r.examples * c->inputs), r.labels = ints((size_t)r.examples);
@@ -119,13 +120,12 @@ static void infer(const Client *c, const Round *r) {
 /* A batch of codes at the beginning of the memory, and its labels. */
 static void load(const Client *c, const Round *r, const uint32_t *chosen, uint32_t step, int16_t *room,
                  int32_t *labels) {
-    const prowd_layer *l = c->net.layers;
     uint8_t *varied = memory(c->inputs);
     for (int32_t n = 0; n < r->batch; n++) {
         const uint8_t *image = r->images + chosen[n] * c->inputs;
         if (r->operations) {
-            prowd_augment(image, l->inputs, l->rows, l->columns, r->operations, (const int16_t(*)[2])(void *)r->turns,
-                          r->is_signed, r->keys + 2, step, (uint32_t)n, varied);
+            prowd_augment(image, r->shape[0], r->shape[1], r->shape[2], r->operations,
+                          (const int16_t(*)[2])(void *)r->turns, r->is_signed, r->keys + 2, step, (uint32_t)n, varied);
             image = varied;
         }
         prowd_codes(image, c->inputs, r->table, room + (size_t)n * c->inputs);
@@ -178,7 +178,7 @@ static void run_round(void) {
         for (size_t j = 0; j < c.sizes[i]; j++) print(c.weights[i][j]);
     print(loss / (r.steps * r.batch));
     free(order), free(chosen), free(r.keys), free(r.table), free(r.turns), free(r.low), free(r.high), free(r.images);
-    free(r.labels), release(&c);
+    free(r.shape), free(r.labels), release(&c);
 }
 
 /* --- parts of it -------------------------------------------------------------------------------------------------- */

@@ -95,7 +95,8 @@ def whole_round(
     question = said(
         "round",
         *(work.s, len(described(architecture)) // 15, described(architecture), *codes),
-        *(len(images), work.steps, batch, *work.rate, operations, 0, int(work.loss == "squared"), exponent, *keys),
+        *(len(images), work.steps, batch, *work.rate, operations, 0, int(work.loss == "squared"), exponent),
+        *(architecture.input_shape, *keys),
         *(code_table(work.s), *TURNS, *exponentials(exponent), oracle.flat(images), labels),
     )
     ternaries = [[oracle.ternary(q, work.s) for q in layer] for layer in codes]

@@ -11,7 +11,7 @@ __all__ = ["CORE", "SANITIZERS", "TIMEOUT", "answers", "compiler", "compiled"]
 
 EMBEDDED = Path(__file__).parents[2] / "embedded"
 CORE = EMBEDDED / "core"
-STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 TIMEOUT = 600  # seconds, for a mutant that never ends
 
