@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.embedded import cases, limits
 from tests.embedded.driver import CORE, answers, compiled, compiler
+from tests.embedded.groups import GROUPS
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
-
-GROUPS: dict[str, Callable[[], Iterator[cases.Case]]] = {
-    "rounds": lambda: cases.random_rounds(Random(1), 120),
-    "many positions": lambda: limits.many_positions(Random(2)),
-    "largest sums": limits.extremes,
-    "networks that are refused": limits.checks,
-    "shifts": lambda: cases.shifts(Random(3)),
-    "steps": lambda: cases.steps(Random(4), 3000),
-    "updates": lambda: cases.updates(Random(5), 150),
-    "losses": lambda: cases.losses(Random(6), 60),
-    "images": lambda: cases.varied(Random(7), 80),
-}
-
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -34,7 +20,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_core_answers_as_the_oracle_does(group: str, driver: Path) -> None:
-    asked = list(GROUPS[group]())
+    asked = list(GROUPS[group](Random(0), 1))
     found = answers(driver, [case.question for case in asked])
     assert len(found) == len(asked)
     for case, numbers in zip(asked, found, strict=True):
