@@ -214,7 +214,8 @@ def updates(random: Random, count: int) -> Iterator[Case]:
 def losses(random: Random, count: int) -> Iterator[Case]:
     """Cross-entropies of one image, of few and many classes, near and far from certain."""
     for _ in range(count):
-        s, classes, scale = random.randint(2, 16), random.choice((1, 2, 3, 4, 7, 40)), random.randint(-55, 16)
+        s, classes = random.randint(2, 16), random.choice((1, 2, 3, 4, 7, 40))
+        scale = random.choice((random.randint(-10, 16), random.randint(-83, -76) + s))  # usual; a loss shifted out
         spread = random.randint(0, oracle.max_code(s))
         logits = [random.randint(-spread, spread) for _ in range(classes)]
         label = random.randrange(classes)

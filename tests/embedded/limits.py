@@ -25,10 +25,11 @@ def many_positions(random: Random) -> Iterator[Case]:
     """Images whose positions are summed in several parts, images that are summed together, rows of the widest."""
     shapes: tuple[tuple[Any, int, int], ...] = (
         ((1, 24, 23), 2, 12), ((1, 24, 23), 2, 16), ((2, 13, 13), 5, 9), ((1, 3, 512), 1, 14), ((1, 1, 500), 3, 4),
-        ((2, 16, 16), 5, 13),
+        ((2, 16, 16), 5, 13), ((2, 32, 1), 1, 8),
     )  # fmt: skip
-    for shape, batch, s in shapes:
-        layers = Conv("a", shape[0], 3, (1, 3), (1, 1), (0, 1)), Conv("b", 3, 1, stride=(2, 2), relu=False)
+    for number, (shape, batch, s) in enumerate(shapes):
+        first = Conv("a", shape[0], 3) if number % 2 else Conv("a", shape[0], 3, (1, 3), (1, 1), (0, 1))
+        layers = first, Conv("b", 3, 1, stride=(2, 2), relu=False)
         size = layers[1].output(layers[0].output(shape))
         flat = Flatten(), Linear("c", size[1] * size[2], 3, relu=False)
         yield random_round(random, Architecture((*layers, *flat), shape), s, batch)

@@ -157,14 +157,14 @@ def stochastic_steps(gradient: Tensor, rate: Rate, words: Tensor) -> Tensor:
     if down <= 0:
         size = product.clamp(max=BEYOND) << min(-down, BEYOND.bit_length() - 1)
     else:
-        whole = min(down, 63)
-        rest = product & ((1 << whole) - 1)
+        down = min(down, 62)
+        rest = product & ((1 << down) - 1)
         chance = words >> (32 - RANDOM_BITS)
         if down <= RANDOM_BITS:
             up = rest << (RANDOM_BITS - down) > chance
         else:
-            up = (rest > 0) & (rest - 1 >> min(down - RANDOM_BITS, 63) >= chance)
-        size = (product >> whole) + up
+            up = (rest > 0) & (rest - 1 >> (down - RANDOM_BITS) >= chance)
+        size = (product >> down) + up
     return torch.where(gradient < 0, -size, size)
 
 
