@@ -5,9 +5,12 @@
 #include "prowd.h"
 
 enum {
-    PROWD_LANES = 32,   /* sums have a multiple of this many terms, the rest zeros */
-    PROWD_BLOCK = 16,   /* positions whose windows are laid out at once */
-    PROWD_TERMS = 512,  /* positions that are summed in 32 bits at once for a gradient */
+    PROWD_LANES = 32,     /* sums have a multiple of this many terms, the rest zeros */
+    PROWD_UNIT = 16,      /* numbers that are copied at once */
+    PROWD_BLOCK = 32,     /* positions whose windows are laid out at once, at most, */
+    PROWD_ROOM = 12288,   /* and how many numbers these should not exceed */
+    PROWD_GROUP = 16,     /* weights of an output whose gradients are summed at once */
+    PROWD_TERMS = 512,    /* positions that are summed in 32 bits at once for a gradient */
     PROWD_WHOLE_BITS = 12 /* wider error codes are summed in two parts of 8 bits */
 };
 

@@ -53,7 +53,7 @@ enum { MOST_SIDE = 1 << 20, MOST_SUM = INT32_MAX / 2 };
 
 /* Whether 32 bits hold the sums of a convolution. */
 static int fits(const prowd_layer *l, int bits) {
-    if (l->shift < 1 || l->shift > 30 || l->out_columns > PROWD_TERMS) return 0;
+    if (l->shift < 1 || l->shift > 30) return 0;
     const int64_t most = (INT32_MAX - ((int64_t)1 << l->shift)) / prowd_max_code(bits);
     return (int64_t)l->kernel_rows * l->kernel_columns <= most / l->inputs;
 }

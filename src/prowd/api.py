@@ -237,6 +237,7 @@ def convert(
     from prowd.nets.sequential import describe, weight_modules
     from prowd.numbers.bits import Bitwidth
     from prowd.numbers.quantize import quantize
+    from prowd.wire import Task
 
     architecture = describe(net, input_shape)
     target = Bitwidth.parse(width) if isinstance(width, str) else width
@@ -245,4 +246,5 @@ def convert(
         weight_name(layer): quantize(modules[layer.name].weight.detach().float() * alpha, target)
         for layer, alpha in zip(architecture.weight_layers, architecture.alphas, strict=True)
     }
-    return build_model(Scene(architecture, (), device=torch.device(device)), target, weights, round_=0, client=0)
+    scene = Scene(architecture, (), device=torch.device(device))
+    return build_model(scene, target, weights, Task(0, 0, 0, weights, work=scene.work(target, 0)))

@@ -9,14 +9,14 @@ import pytest
 
 from prowd.nets.architecture import Architecture, Conv, Flatten, Linear
 from prowd.numbers.quantize import Rate
-from tests.kernels import missing
+from tests.kernels import as_bytes, missing
 from tests.reference import integer_oracle as oracle
 from tests.reference.networks import Case, fill
 
 if reason := missing():
     pytest.skip(reason, allow_module_level=True)
 
-from tests.reference.int8 import assert_all_same, check, errors_of, images_of, kernels, learn, stepped
+from tests.reference.int8 import assert_all_same, check, errors_of, kernels, learn, stepped
 
 
 def all_largest(image: tuple[int, int], batch: int, relu: bool, errors: Sequence[tuple[int, int]] = ((1, 0),)) -> Case:
@@ -86,6 +86,6 @@ def test_a_gradient_beyond_int32(side: int, batch: int, relu: bool) -> None:
     gradients = [0 * case.weights[0], np.full((2, 2, 1, 1), size), 0 * case.weights[2]]
     expected = stepped(case, gradients, Rate(1, 3), 7, [None] * 3)
     for kernel in kernels(case):
-        kernel.forward(images_of(case.x, 8))
+        kernel.forward(as_bytes(case.x, 8))
         assert_all_same(kernel.gradients(errors_of(case.error)), gradients, kernel.name)
         assert_all_same(learn(kernel, case, Rate(1, 3), 7, [None] * 3), expected, kernel.name)

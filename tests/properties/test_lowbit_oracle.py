@@ -1,4 +1,4 @@
-"""The integer oracle itself, against hand-computed examples and against the printed formulas in exact fractions."""
+"""The oracles themselves: hand-computed examples, the printed formulas in exact fractions, and each other."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
+from tests.reference import integer_client as client
 from tests.reference import integer_oracle as oracle
 from tests.reference import value_reference as reference
 from tests.reference.integer_oracle import Ints
@@ -71,8 +72,8 @@ def test_two_linear_layers_by_hand() -> None:
     assert gradients[0].tolist() == [[42, 35], [-28, 28]]
     # max 42, 2^5; η = 3/4: x = 3·g/128 = [[63/64, 105/128], [−21/32, 21/32]]
     half = 2**23
-    r = ints([half, 2**24 - 1], [half, 2**24 * 21 // 32])
-    updated = oracle.update(first, gradients[0], 3, -2, r=r, s=4)
+    words = [256 * r for r in (half, 2**24 - 1, half, 2**24 * 21 // 32)]
+    updated = oracle.update(first, gradients[0], (3, -2), words, 4)
     assert updated.tolist() == [[6, 3], [-2, 1]]
 
 
@@ -129,6 +130,18 @@ def test_oracle_computes_the_printed_formulas(case: Case, half_mantissa: int, ex
     random, mantissa = np.random.default_rng(seed), 2 * half_mantissa + 1
     eta = mantissa * Fraction(2) ** exponent
     for codes, g, value, fraction in zip(case.weights, gradients, values, exact, strict=True):
-        r = random.integers(0, 2**24, codes.shape)
-        new = oracle.update(codes, g, mantissa, exponent, r=r, s=case.s)
-        assert as_values(new, steps) == reference.update(value, fraction, eta, as_values(r, 2**24), case.s)
+        words = random.integers(0, 2**32, codes.shape)
+        new = oracle.update(codes, g, (mantissa, exponent), words.ravel().tolist(), case.s)
+        assert as_values(new, steps) == reference.update(value, fraction, eta, as_values(words >> 8, 2**24), case.s)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(side=5))
+def test_both_oracles_compute_the_same_integers(case: Case) -> None:
+    layers = case.architecture.layers
+    tape = oracle.forward(case.architecture, case.s, case.weights, case.x)
+    ternaries = [[client.ternary(q, case.s) for q in codes.ravel().tolist()] for codes in case.weights]
+    tapes = [client.forward(layers, case.s, ternaries, image) for image in case.x.tolist()]
+    assert tape.logits.tolist() == [one.logits for one in tapes]
+    gradients = client.backward(layers, case.s, ternaries, tapes, case.error.tolist())
+    assert [g.ravel().tolist() for g in oracle.backward(tape, case.error)] == gradients

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
 from prowd.nets.lowbit import exact, simulated
-from prowd.nets.lowbit.update import step
+from prowd.nets.lowbit.update import Draws, step
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Rate, ternary
+from prowd.numbers.streams import Stream
 from tests.reference import integer_oracle as oracle
 from tests.reference.integer_oracle import Ints
 from tests.reference.networks import FILLS, Case, cases, fill
@@ -57,12 +58,6 @@ def check(case: Case) -> tuple[list[Tensor], list[Ints]]:
     return gradients, expected_gradients
 
 
-def random_integers(shape: tuple[int, ...], seed: int) -> Ints:
-    """The integers r with u = r / 2^24 behind the uniform numbers that a generator seeded so will give."""
-    uniform = torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
-    return to_ints(uniform * 2**oracle.RANDOM_BITS)
-
-
 @settings(max_examples=120, deadline=None)
 @given(cases())
 def test_forward_and_gradients_are_the_oracle_s(case: Case) -> None:
@@ -79,18 +74,18 @@ def test_three_steps_are_the_oracle_s(case: Case, rate: Rate, seed: int) -> None
     for number in range(3):
         expected = oracle.forward(case.architecture, case.s, weights, case.x)
         gradients = oracle.backward(expected, expected.logits - targets)
+        eta = rate.mantissa, rate.exponent
         weights = [
-            oracle.update(
-                codes, g, rate.mantissa, rate.exponent, r=random_integers(g.shape, seed + 3 * layer + number), s=case.s
-            )
+            oracle.update(codes, g, eta, oracle.words(seed, number, layer, g.size), case.s)
             for layer, (codes, g) in enumerate(zip(weights, gradients, strict=True))
         ]
 
         ternaries = [ternary(codes.to(torch.float32), width) for codes in held]
         tape = simulated.forward(case.architecture, width, ternaries, torch.from_numpy(case.x).to(torch.float32))
         found = simulated.gradients(tape, tape.logits - torch.from_numpy(targets).to(torch.float32))
+        draws = Draws(Stream.of(seed, "test"), number)
         held = [
-            step(codes, g, rate, width, torch.Generator().manual_seed(seed + 3 * layer + number))
+            step(codes, g, rate, width, draws.words(layer, codes))
             for layer, (codes, g) in enumerate(zip(held, found, strict=True))
         ]
         for codes, expected_codes in zip(held, weights, strict=True):

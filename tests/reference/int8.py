@@ -13,6 +13,8 @@ from prowd.nets.lowbit import _native, update
 from prowd.nets.lowbit.int8 import Int8Kernel
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Rate
+from prowd.numbers.streams import Stream
+from tests.kernels import as_bytes
 from tests.reference import integer_oracle as oracle
 from tests.reference.integer_oracle import Ints
 from tests.reference.networks import Case, fill
@@ -20,12 +22,13 @@ from tests.reference.networks import Case, fill
 Additions = Sequence[Tensor | None]
 
 
-def images_of(codes: Ints, s: int) -> Tensor:
-    return torch.from_numpy(codes).float() / (1 << (s - 1))
-
-
 def errors_of(error: Ints) -> Tensor:
-    return torch.from_numpy(error).double()
+    return torch.from_numpy(error)
+
+
+def draws_of(seed: int) -> update.Draws:
+    """The first step of the stream that the oracle's ``words`` are of."""
+    return update.Draws(Stream.of(seed, "test"), 0)
 
 
 def as_codes(weights: Sequence[Ints]) -> list[Tensor]:
@@ -62,8 +65,8 @@ def check(case: Case) -> list[Ints]:
     """Compare logits and gradients; return the gradients."""
     logits, gradients = expect(case)
     for kernel in kernels(case):
-        assert_same(kernel.forward(images_of(case.x, case.s), record=False), logits, kernel.name)
-        assert_same(kernel.forward(images_of(case.x, case.s)), logits, kernel.name)
+        assert_same(kernel.forward(as_bytes(case.x, case.s), record=False), logits, kernel.name)
+        assert_same(kernel.forward(as_bytes(case.x, case.s)), logits, kernel.name)
         assert_all_same(kernel.gradients(errors_of(case.error)), gradients, kernel.name)
     return gradients
 
@@ -77,12 +80,15 @@ def random_case(net: Architecture, s: int, batch: int) -> Case:
 
 def stepped(case: Case, gradients: list[Ints], rate: Rate, seed: int, additions: Additions) -> list[Ints]:
     """The weights after an update with these gradients."""
-    width, random = Bitwidth(case.s), torch.Generator().manual_seed(seed)
-    layers = zip(as_codes(case.weights), gradients, additions, strict=True)
-    return [as_ints(update.step(codes, errors_of(g), rate, width, random, extra)) for codes, g, extra in layers]
+    width, draws = Bitwidth(case.s), draws_of(seed)
+    layers = enumerate(zip(as_codes(case.weights), gradients, additions, strict=True))
+    return [
+        as_ints(update.step(codes, errors_of(g), rate, width, draws.words(layer, codes), extra))
+        for layer, (codes, g, extra) in layers
+    ]
 
 
 def learn(kernel: Int8Kernel, case: Case, rate: Rate, seed: int, additions: Additions) -> list[Tensor]:
-    kernel.forward(images_of(case.x, case.s))
-    kernel.learn(errors_of(case.error), rate, torch.Generator().manual_seed(seed), additions)
+    kernel.forward(as_bytes(case.x, case.s))
+    kernel.learn(errors_of(case.error), rate, draws_of(seed), additions)
     return kernel.codes

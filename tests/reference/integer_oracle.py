@@ -1,8 +1,8 @@
-"""The specification of s-bit training in plain integers: slow, obvious, and free of floating point.
+"""The passes of ``integer_client`` in int64 numpy, for networks that Python integers would take too long for.
 
-Everything here is int64 numpy or Python ints. It shares with the library only the description of a network (its
-layers and the exponents of its scales α) and none of its arithmetic, so that it can judge every implementation.
-Powers of two that scale a whole error or gradient tensor are left out: Shift normalises them away.
+It shares with the library only the description of a network (its layers and the exponents of its scales α) and none of
+its arithmetic, so that it can judge every implementation. Powers of two that scale a whole error or gradient tensor are
+left out: Shift normalises them away.
 """
 
 from __future__ import annotations
@@ -14,35 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer
+from tests.reference import integer_client as client
+from tests.reference.integer_client import max_code, shift_exponent
+
+__all__ = ["Ints", "Tape", "backward", "forward", "max_code", "shift_exponent", "ternary", "update", "words"]
 
 Ints = NDArray[np.int64]
-
-RANDOM_BITS = 24
-"""The caller's random integers r stand for u = r / 2^24."""
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def max_code(s: int) -> int:
-    """S − 1 with S = 2^(s−1)."""
-    return (1 << (s - 1)) - 1
-
-
 def clip(codes: Ints, s: int) -> Ints:
     """clip_s on codes."""
     return np.clip(codes, -max_code(s), max_code(s))
-
-
-def shift_exponent(m: int) -> int:
-    """round(log2 m) of an integer m ≥ 1; Shift(0) = 1, so 0 for m = 0.
-
-    With 2^b ≤ m < 2^(b+1): up exactly when log2 m > b + 1/2, that is m² > 2^(2b+1) (m² is never equal to it).
-    """
-    if m == 0:
-        return 0
-    b = m.bit_length() - 1
-    return b + 1 if m * m > 1 << (2 * b + 1) else b
 
 
 def round_half_even_shift(n: Ints, k: int) -> Ints:
@@ -225,23 +210,13 @@ def backward(tape: Tape, error: Ints) -> list[Ints]:
     return gradients[::-1]
 
 
-def step_size(g: int, k: int, mantissa: int, exponent: int, r: int) -> int:
-    """floor|x| + [frac|x| > r/2^24] for x = mantissa · 2^exponent · g / 2^k, in Python ints, which never overflow."""
-    product, d = mantissa * abs(g), k - exponent  # |x| = product / 2^d
-    if d <= 0:
-        return product << -d
-    whole = product >> d
-    rest = product - (whole << d)  # frac|x| = rest / 2^d
-    return whole + (rest << RANDOM_BITS > r << d)
+def update(codes: Ints, gradient: Ints, rate: tuple[int, int], words: Sequence[int], s: int) -> Ints:
+    """q ← clip_s(q − Q_stoch_s(η·g / Shift(max|g|))) with η = mantissa · 2^exponent, weight by weight."""
+    new = client.update(codes.ravel().tolist(), gradient.ravel().tolist(), rate, words, s)
+    return np.array(new, np.int64).reshape(codes.shape)
 
 
-def update(codes: Ints, gradient: Ints, mantissa: int, exponent: int, *, r: Ints, s: int) -> Ints:
-    """q ← clip_s(q − Q_stoch_s(η·g / Shift(max|g|))) with η = mantissa · 2^exponent and random integers r."""
-    k = shift_exponent(int(np.abs(gradient).max()))
-    new = np.zeros_like(codes)
-    for at in np.ndindex(codes.shape):
-        g = int(gradient[at])
-        size = step_size(g, k, mantissa, exponent, int(r[at]))
-        q = int(codes[at]) - (size if g > 0 else -size)
-        new[at] = max(-max_code(s), min(max_code(s), q))
-    return new
+def words(seed: int, step: int, layer: int, count: int) -> list[int]:
+    """The random words of a layer in the stream that tests draw from: ("test",)."""
+    key = client.stream_key(seed, "test")
+    return [word for block in range(-(-count // 4)) for word in client.philox((step, layer, block, 0), key)][:count]

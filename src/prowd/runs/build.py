@@ -210,12 +210,11 @@ def _build_again(config: RunConfig, arrays: Arrays | None, memories: Path, snaps
 
 
 def warn_if_slow(scene: Scene) -> None:
-    """Say why clients of at most 8 bits compute with the simulated kernel, where that was not asked for."""
+    """Say why clients of at most 8 bits compute without the int8 kernel, where no other was asked for."""
     narrow = sorted({str(client.width) for client in scene.clients if client.width.bits <= INT8_BITS})
-    reason = why_not_int8(scene.device, scene.architecture) if narrow and scene.kernel != "simulated" else None
+    reason = why_not_int8(scene.device, scene.architecture) if narrow and scene.kernel == "auto" else None
     if reason:
-        slower = "clients compute with the simulated kernel, which is slower"
-        log.warning("%s %s: no int8 kernel, %s", ", ".join(narrow), slower, reason)
+        log.warning("%s clients compute without the int8 kernel, which is slower: %s", ", ".join(narrow), reason)
 
 
 def make_architecture(config: RunConfig, dataset: Dataset) -> Architecture:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from prowd.device.training import Examples
 from prowd.nets import Architecture
 from prowd.nets.float32 import FloatModel, FloatSettings, initial_gains
 from prowd.numbers.bits import FLOAT32
@@ -37,8 +38,8 @@ def rows(tensor: Tensor) -> Tensor:
 
 
 def net(images: Tensor, conv: Tensor, fc: Tensor) -> Tensor:
-    """scenes.network on effective weights."""
-    return F.linear(F.max_pool2d(F.relu(F.conv2d(images, conv, padding=1)), 2).flatten(1), fc)
+    """scenes.network on effective weights, of int8 codes."""
+    return F.linear(F.max_pool2d(F.relu(F.conv2d(images.to(conv.dtype) / 128, conv, padding=1)), 2).flatten(1), fc)
 
 
 class Reference:
@@ -56,7 +57,7 @@ class Reference:
 
     def step(self, images: Tensor, labels: Tensor) -> float:
         weights = [w.requires_grad_() for w in self.effective()]
-        loss = F.cross_entropy(net(images.double(), *weights), labels)
+        loss = F.cross_entropy(net(images, *weights), labels)
         slopes = torch.autograd.grad(loss, weights)
         inner = [(dw * v).flatten(1).sum(1).reshape(rows(v).shape) for dw, v in zip(slopes, self.v, strict=True)]
         of_g = [(i / rows(v)).flatten() for i, v in zip(inner, self.v, strict=True)]
@@ -81,11 +82,12 @@ class Reference:
 def test_steps_equal_the_written_out_formulas(exponent: int, clip: float, momentum: float) -> None:
     base = FloatSettings(lr=0.03, gain_lr=0.02, momentum=momentum, clip=clip)
     settings = replace(base, update_exponent=exponent)  # type: ignore[arg-type]
-    model, reference = build(start(), settings), Reference(start(), settings)
+    model, reference, losses = build(start(), settings), Reference(start(), settings), []
     for number in range(6):
         examples = blobs(9, seed=number)
-        loss = model.step(examples.images, examples.labels)
-        assert float(loss) == pytest.approx(reference.step(examples.images, examples.labels), rel=1e-4)
+        model.step(examples.images, examples.labels)
+        losses.append(reference.step(examples.images, examples.labels))
+    assert model.loss() == pytest.approx(sum(losses) / 6, rel=1e-4)
     clipped = [norm > clip for norm in reference.norms]
     assert all(clipped) if clip < 1 else not any(clipped)
     found = model.weights()
@@ -151,8 +153,17 @@ def test_integer_weights_are_read_by_value() -> None:
     # Two outputs of one linear layer, fan-in 2 and so α = 1: codes of Int4 stand for eighths.
     received = {"fc.weight": QTensor(torch.tensor([[4, -6], [2, 0]], dtype=torch.int16), FLOAT32.parse("int4"))}
     model = build(received, FloatSettings(), dot())
-    logits = model.logits(torch.tensor([1.0, -0.5]).reshape(1, 1, 1, 2))
-    torch.testing.assert_close(logits, torch.tensor([[0.5 + 0.375, 0.25]]))
+    logits = model.logits(torch.tensor([[[[64, -32]]]], dtype=torch.int8))  # a half, minus a quarter
+    torch.testing.assert_close(logits, torch.tensor([[0.25 + 0.1875, 0.125]]))
+
+
+def assert_learns(model: FloatModel, examples: Examples) -> None:
+    """The mean loss of twenty steps is below that of the first, and so far from it that most must be."""
+    model.step(examples.images, examples.labels)
+    first = model.loss()
+    for _ in range(19):
+        model.step(examples.images, examples.labels)
+    assert model.loss() < first
 
 
 def test_a_zero_row_of_v_is_a_silent_channel() -> None:
@@ -161,8 +172,7 @@ def test_a_zero_row_of_v_is_a_silent_channel() -> None:
         weights[name].codes[1] = 0
     model = build(weights, FloatSettings())
     assert not model.logits(examples.images)[:, 1].any()
-    losses = [float(model.step(examples.images, examples.labels)) for _ in range(20)]
-    assert losses[-1] < losses[0]
+    assert_learns(model, examples)
     made = model.weights()
     assert all(bool(tensor.codes.isfinite().all()) for tensor in made.values())
     assert not made["fc.weight"].codes[1].any()
@@ -177,8 +187,7 @@ def test_a_zero_row_of_v_with_a_gain_of_its_own_is_silent_too(layer: str, gain: 
     gains[f"{layer}.gain"].codes[1] = gain
     model = build({**weights, **gains}, FloatSettings())
     assert bool(model.logits(examples.images).isfinite().all())
-    losses = [float(model.step(examples.images, examples.labels)) for _ in range(20)]
-    assert losses[-1] < losses[0]
+    assert_learns(model, examples)
 
 
 def test_momentum_starts_from_rest_in_every_model() -> None:

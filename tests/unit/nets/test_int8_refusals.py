@@ -17,6 +17,8 @@ if reason := missing():
 from prowd.nets.lowbit._native import Layer
 
 Facts = dict[str, Any]
+TABLE = np.zeros(256, np.uint8)
+DRAWS = 1, 2, 3, 4
 FIRST: Facts = {"first": True, "signed": True}
 WRONG: list[tuple[str, Facts]] = [
     *((name, {name: value}) for name in ("images", "inputs", "outputs") for value in (0, -1, 2**24 + 1)),
@@ -59,7 +61,7 @@ CALLS: dict[str, tuple[str, Callable[[Layer], object]]] = {
     "gradient from before": ("from", lambda layer: layer.gradient(-4, 1)),
     "gradient from between": ("multiple of four", lambda layer: make_recorded(8).gradient(2, 4)),
     "gradient beyond int32": ("n", lambda layer: make_recorded(4, (183, 183)).gradient(0, 4)),
-    "load": ("first layer", lambda layer: layer.load(np.zeros((1, 3, 4, 6), np.float32), 1)),
+    "load": ("first layer", lambda layer: layer.load(np.zeros((1, 3, 4, 6), np.uint8), TABLE, 1)),
     "memory": ("nothing", lambda layer: layer.memory("nothing")),
 }
 
@@ -182,30 +184,34 @@ def test_a_call_beyond_the_memory_is_refused(name: str) -> None:
 
 def test_buffers_of_a_call_are_as_large_as_they_must_be() -> None:
     layer = make_layer(**FIRST)
-    for images in (short((2, 3, 4, 6), np.float32), np.zeros((3, 3, 4, 6), np.float32), between(576)):
+    for images in (short((2, 3, 4, 6), np.uint8), np.zeros((3, 3, 4, 6), np.uint8)):
         with pytest.raises(ValueError, match="images"):
-            layer.load(images, 2)
-    for uniform in (short((5, 3, 3, 3), np.float32), between(540)):
-        with pytest.raises(ValueError, match="uniform"):
-            layer.update(1, 0, uniform)
+            layer.load(images, TABLE, 2)
+    for table in (TABLE[:-1], np.zeros(257, np.uint8)):
+        with pytest.raises(ValueError, match="table"):
+            layer.load(np.zeros((2, 3, 4, 6), np.uint8), table, 2)
 
 
 @pytest.mark.parametrize(
-    ("name", "factor"),
-    [("mantissa", (0, 0)), ("mantissa", (256, 0)), ("exponent", (1, 1016)), ("exponent", (1, -(2**15) - 1))],
+    ("name", "facts"),
+    [
+        *(("mantissa", (mantissa, 0, 1)) for mantissa in (0, 256)),
+        *(("exponent", (1, exponent, 1)) for exponent in (2**15, -(2**15) - 1)),
+        ("size", (1, 0, -1)),
+    ],
 )
-def test_a_factor_is_a_rate(name: str, factor: tuple[int, int]) -> None:
+def test_a_rate_is_in_range(name: str, facts: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match=name):
-        make_layer().update(*factor, np.zeros(135, np.float32))
+        make_layer().update(*facts, *DRAWS)
 
 
-def test_the_largest_factor_leaves_weights_without_a_gradient() -> None:
+def test_the_largest_rate_leaves_weights_without_a_gradient() -> None:
     codes = np.full((5, 3, 3, 3), 5, np.int16)
     layer = make_layer(codes=codes)
-    layer.update(255, 1015, np.zeros(135, np.float32))  # before there is a gradient
+    layer.update(255, 2**15 - 1, 0, *DRAWS)  # before there is a gradient
     assert np.all(codes == 5)
     memory(layer, "gradient")[0, 0, 0] = 1
-    layer.update(255, 1015, np.zeros(135, np.float32))
+    layer.update(255, 2**15 - 1, 1, *DRAWS)
     assert codes[0, 0, 0, 0] == -127
     assert np.sum(codes == 5) == 134
 
@@ -213,12 +219,11 @@ def test_the_largest_factor_leaves_weights_without_a_gradient() -> None:
 def test_what_was_built_without_training_does_not_train() -> None:
     layer = make_layer(training=False)
     layer.forward(2, False)
-    uniform = np.zeros(135, np.float32)
     calls: list[Callable[[], object]] = [
         lambda: layer.forward(2, True),
         lambda: layer.backward(2),
         lambda: layer.gradient(0, 1),
-        lambda: layer.update(1, 0, uniform),
+        lambda: layer.update(1, 0, 1, *DRAWS),
     ]
     for call in calls:
         with pytest.raises(ValueError, match="without training"):

@@ -16,26 +16,23 @@ import prowd
 from prowd.errors import ConfigError
 from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
 from prowd.nets.lowbit import kernels
-from prowd.nets.lowbit.kernels import Kernel, KernelChoice, check_kernel, make_kernel, why_not_int8
+from prowd.nets.lowbit.kernels import Kernel, KernelChoice, check_kernel, make_kernel, why_not_c99, why_not_int8
 from prowd.nets.lowbit.simulated import SimulatedKernel
+from prowd.nets.lowbit.update import Draws
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Rate
-from tests.kernels import needs_int8
+from prowd.numbers.streams import Stream
+from tests.kernels import needs_c99, needs_int8, random_codes
 from tests.runs import TINY, arrays, run_tiny
 
 CPU, NARROW, WIDE = torch.device("cpu"), (2, 3, 4, 5, 6, 7, 8), (9, 12, 16)
+DRAWS = Draws(Stream.of(0, "test"), 0)
 ask_anew = kernels._why_not_here.__wrapped__  # past the cache
 NET = Architecture((Conv("a", 3, 20), MaxPool(), Flatten(), Linear("b", 240, 5, relu=False)), (3, 8, 7))
 
 
-def start(architecture: Architecture, bits: int) -> list[Tensor]:
-    random, top = torch.Generator().manual_seed(bits), Bitwidth(bits).max_code
-    shapes = architecture.shapes.values()
-    return [torch.randint(-top, top + 1, shape, generator=random).to(torch.int16) for shape in shapes]
-
-
 def made(choice: KernelChoice, bits: int, architecture: Architecture = NET) -> Kernel:
-    return make_kernel(choice, architecture, Bitwidth(bits), start(architecture, bits))
+    return make_kernel(choice, architecture, Bitwidth(bits), random_codes(architecture, bits))
 
 
 @pytest.fixture
@@ -44,25 +41,69 @@ def none_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_why_not_here", lambda: "the reason")
 
 
+@pytest.fixture
+def no_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """prowd, installed without the compiled part of the c99 kernel."""
+    monkeypatch.setitem(sys.modules, "prowd.nets.lowbit._core", None)
+    monkeypatch.delitem(sys.modules, "prowd.nets.lowbit.c99", raising=False)
+    monkeypatch.delattr("prowd.nets.lowbit._core", raising=False)
+
+
 # --- the choice ------------------------------------------------------------------------------------------------------
 
 
 @needs_int8
+@needs_c99
 @pytest.mark.parametrize("choice", ["auto", "int8"])
 def test_codes_of_at_most_eight_bits_are_computed_as_int8(choice: KernelChoice) -> None:
     assert why_not_int8(CPU, NET) is None
     assert all(made(choice, bits).name.startswith("int8 (") for bits in NARROW)
-    assert all(made(choice, bits).name == "simulated" for bits in WIDE)
+    assert all(made(choice, bits).name == "c99" for bits in WIDE)
+
+
+@needs_c99
+def test_c99_where_it_is_asked_for() -> None:
+    assert why_not_c99(CPU, NET) is None
+    assert all(made("c99", bits).name == "c99" for bits in (*NARROW, *WIDE))
 
 
 def test_simulated_where_it_is_asked_for() -> None:
     assert all(made("simulated", bits).name == "simulated" for bits in (*NARROW, *WIDE))
 
 
+@needs_c99
 @pytest.mark.usefixtures("none_here")
-def test_without_int8_auto_is_simulated() -> None:
-    assert made("auto", 8).name == "simulated"
+def test_without_int8_auto_is_c99() -> None:
+    assert all(made("auto", bits).name == "c99" for bits in (*NARROW, *WIDE))
     assert why_not_int8(CPU) == why_not_int8(CPU, NET) == "the reason"
+
+
+@pytest.mark.usefixtures("none_here", "no_core")
+def test_without_a_compiled_part_auto_is_simulated() -> None:
+    assert all(made("auto", bits).name == "simulated" for bits in (*NARROW, *WIDE))
+
+
+@needs_int8
+@pytest.mark.usefixtures("no_core")
+@pytest.mark.parametrize("choice", ["auto", "int8"])
+def test_without_c99_wide_codes_are_simulated(choice: KernelChoice) -> None:
+    assert made(choice, 16).name == "simulated"
+    assert made(choice, 8).name.startswith("int8 (")
+
+
+@pytest.mark.usefixtures("no_core")
+def test_without_c99_asking_for_it_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"^kernel: .*compiled part"):
+        made("c99", 12)
+
+
+@needs_c99
+def test_a_network_whose_sums_32_bits_can_t_hold_is_simulated() -> None:
+    wide = Architecture((Flatten(), Linear("a", 70_000, 2, relu=False)), (1, 1, 70_000))  # 70,000 · 32,767 > 2^31
+    assert why_not_c99(CPU, wide) is not None
+    assert made("auto", 16, wide).name == "simulated"
+    with pytest.raises(ConfigError, match=r"^kernel: "):
+        check_kernel("c99", CPU, wide)
 
 
 @pytest.mark.usefixtures("none_here")
@@ -73,19 +114,22 @@ def test_without_int8_asking_for_it_is_an_error() -> None:
         check_kernel(choice, CPU, NET)
 
 
-def test_int8_is_for_the_cpu() -> None:
+@pytest.mark.parametrize("choice", ["int8", "c99"])
+def test_integer_kernels_are_for_the_cpu(choice: KernelChoice) -> None:
     cuda = torch.device("cuda")
     check_kernel("auto", cuda, NET)
     with pytest.raises(ConfigError, match=r"^kernel: .*cuda"):
-        check_kernel("int8", cuda, NET)
+        check_kernel(choice, cuda, NET)
 
 
-@pytest.mark.parametrize("choice", ["simulated", pytest.param("int8", marks=needs_int8)])
+@pytest.mark.parametrize(
+    "choice", ["simulated", pytest.param("int8", marks=needs_int8), pytest.param("c99", marks=needs_c99)]
+)
 def test_learning_follows_a_forward_pass_that_was_recorded(choice: KernelChoice) -> None:
-    kernel, images = made(choice, 8), torch.zeros(2, *NET.input_shape)
+    kernel, images = made(choice, 8), torch.zeros(2, *NET.input_shape, dtype=torch.uint8)
 
     def learn() -> None:
-        kernel.learn(torch.ones(2, NET.classes), Rate(1, 0), torch.Generator(), [None] * 2)
+        kernel.learn(torch.ones(2, NET.classes, dtype=torch.int64), Rate(1, 0), DRAWS, [None] * 2)
 
     with pytest.raises(RuntimeError, match="recorded"):
         learn()
@@ -133,8 +177,8 @@ class Wrong(SimulatedKernel):
         logits = super().forward(images, record=record)
         return logits + torch.eye(*logits.shape) * (self.part == "logits")
 
-    def learn(self, error: Tensor, rate: Rate, random: torch.Generator, additions: Sequence[Tensor | None]) -> None:
-        super().learn(error, rate, random, additions)
+    def learn(self, error: Tensor, rate: Rate, draws: Draws, additions: Sequence[Tensor | None]) -> None:
+        super().learn(error, rate, draws, additions)
         if self.part == "weights":
             self.codes[1].view(-1)[7] ^= 1
 
@@ -160,7 +204,12 @@ def test_sums_that_are_wrong_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("none_here")
 @pytest.mark.parametrize(
     ("settings", "warnings"),
-    [({"clients": "int8:1, int4:1, int12:1"}, 1), ({"kernel": "simulated"}, 0), ({"clients": "int12:1, float32:1"}, 0)],
+    [
+        ({"clients": "int8:1, int4:1, int12:1"}, 1),
+        ({"kernel": "simulated"}, 0),
+        ({"clients": "int12:1, float32:1"}, 0),
+        pytest.param({"kernel": "c99"}, 0, marks=needs_c99),
+    ],
 )
 def test_a_run_without_int8_warns_once_unless_that_was_meant(
     settings: dict[str, Any], warnings: int, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -1,4 +1,4 @@
-"""Which networks the int8 kernel takes, up to the last that it can; the others are simulated."""
+"""Which networks the int8 kernel takes, up to the last that it can; the others are left to the c99 kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from prowd.nets.lowbit.kernels import KernelChoice, check_kernel, make_kernel
 from prowd.nets.lowbit.stages import unsupported
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Rate
-from tests.kernels import needs_int8
+from prowd.numbers.streams import Stream
+from tests.kernels import as_bytes, needs_c99, needs_int8, random_codes
 from tests.reference import integer_oracle as oracle
 
 PIXEL = Conv("a", 1, 1, (1, 1), padding=(0, 0))
@@ -47,22 +48,21 @@ def check_step(choice: KernelChoice, bits: int, architecture: Architecture) -> N
     top, random = Bitwidth(bits).max_code, torch.Generator().manual_seed(bits)
     x = torch.randint(-top, top + 1, (5, *architecture.input_shape), generator=random)
     error = torch.randint(-9, 10, (5, architecture.classes), generator=random)
-    shapes = architecture.shapes.values()
-    weights = [torch.randint(-top, top + 1, shape, generator=random).to(torch.int16) for shape in shapes]
+    weights = random_codes(architecture, bits)
     kernel = make_kernel(choice, architecture, Bitwidth(bits), weights)
-    assert kernel.name.startswith("int8" if choice == "int8" else "simulated")
+    assert kernel.name.startswith("int8" if choice == "int8" else "c99")
     tape = oracle.forward(architecture, bits, [codes.long().numpy() for codes in weights], x.numpy())
-    assert np.array_equal(kernel.forward(x / Bitwidth(bits).steps).numpy(), tape.logits)
-    rate = Rate.nearest(5.3)
-    kernel.learn(error.double(), rate, random.manual_seed(1), [None] * len(weights))
-    random.manual_seed(1)
+    assert np.array_equal(kernel.forward(as_bytes(x.numpy(), bits)).numpy(), tape.logits)
+    rate, draws = Rate.nearest(5.3), update.Draws(Stream.of(1, "test"), 0)
+    kernel.learn(error, rate, draws, [None] * len(weights))
     gradients = [torch.from_numpy(g) for g in oracle.backward(tape, error.numpy())]
-    for found, codes, gradient in zip(kernel.codes, weights, gradients, strict=True):
-        assert torch.equal(found, update.step(codes, gradient, rate, Bitwidth(bits), random))
+    for layer, (found, codes, gradient) in enumerate(zip(kernel.codes, weights, gradients, strict=True)):
+        assert torch.equal(found, update.step(codes, gradient, rate, Bitwidth(bits), draws.words(layer, codes)))
 
 
+@needs_c99
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_networks_that_int8_can_t_compute_are_simulated(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_that_int8_can_t_compute_are_left_to_c99(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shape, layers, reason = UNSUPPORTED[name]
     architecture = with_logits(shape, layers)
     monkeypatch.setattr(kernels, "_why_not_here", lambda: None)
