@@ -67,9 +67,7 @@ def random_network(random: Random) -> Architecture:
             kernel, stride = [(random.randint(1, 3), random.randint(1, 3)) for _ in range(2)]
             padding: Any = [random.randint(max(0, -(-(k - n) // 2)), k) for k, n in zip(kernel, shape[1:], strict=True)]
             outputs = random.choice((1, 2, 3, 4, 5, 9, 18))
-            layers.append(
-                Conv(f"c{number}", shape[0], outputs, kernel, stride, tuple(padding), random.random() < 0.7)
-            )
+            layers.append(Conv(f"c{number}", shape[0], outputs, kernel, stride, tuple(padding), random.random() < 0.7))
         shape = layers[-1].output(shape)
     inputs, classes = math.prod(shape), random.randint(1, 6)
     hidden = [Linear("h", inputs, 7)] if random.random() < 0.4 else []

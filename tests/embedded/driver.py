@@ -21,7 +21,9 @@ def compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
-def compiled(program: Path, flags: Sequence[str] = ("-O2",), core: Path = CORE, warnings: Sequence[str] = STRICT) -> Path:
+def compiled(
+    program: Path, flags: Sequence[str] = ("-O2",), core: Path = CORE, warnings: Sequence[str] = STRICT
+) -> Path:
     """Compile the core with its driver into a program."""
     sources = [*sorted(core.glob("*.c")), EMBEDDED / "tests/driver.c"]
     command = [compiler() or "cc", *warnings, *flags, f"-I{core}", *map(str, sources), "-o", str(program)]

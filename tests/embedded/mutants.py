@@ -49,7 +49,9 @@ class Mutant:
         number = source.count("\n", 0, self.start) + 1
         column = self.start - (source.rfind("\n", 0, self.start) + 1)
         line = source.splitlines()[number - 1]
-        return f"{self.file}:{number}:{column + 1}: {source[self.start : self.end]} -> {self.text}   in   {line.strip()}"
+        return (
+            f"{self.file}:{number}:{column + 1}: {source[self.start : self.end]} -> {self.text}   in   {line.strip()}"
+        )
 
 
 def mutants() -> Iterator[Mutant]:
@@ -96,7 +98,9 @@ def main() -> None:
     arguments = parser.parse_args()
     cases, everything = all_cases(), list(mutants())
     Random(arguments.seed).shuffle(everything)
-    print(f"{len(everything)} mutants can be made; {arguments.count} of them are tried on {len(cases)} cases", flush=True)
+    print(
+        f"{len(everything)} mutants can be made; {arguments.count} of them are tried on {len(cases)} cases", flush=True
+    )
     counts: Counter[str] = Counter()
     with ThreadPoolExecutor(arguments.workers) as pool:
         while counts.total() < arguments.count and everything:

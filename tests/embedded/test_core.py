@@ -13,6 +13,7 @@ from tests.embedded.groups import GROUPS
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
 
+
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("core") / "driver")
