@@ -58,7 +58,7 @@ def described(architecture: Architecture) -> list[int]:
 def random_network(random: Random) -> Architecture:
     """Some layers of odd sizes: strides that leave pixels out, windows that overlap, padding as large as the kernel."""
     shape: Any = random.choice((1, 1, 2, 3, 5)), random.randint(1, 9), random.randint(1, 9)
-    first, layers = shape, []
+    first, layers = shape, list[Conv | MaxPool]()
     for number in range(random.randint(0, 3)):
         if random.random() < 0.35:
             kernel = random.randint(1, min(3, shape[1])), random.randint(1, min(3, shape[2]))
@@ -92,7 +92,9 @@ def whole_round(
     operations = sum(1 << OPERATIONS.index(name) for name in work.operations)
     question = said(
         "round",
-        *(work.s, len(described(architecture)) // 15, described(architecture), *codes),
+        work.s,
+        len(described(architecture)) // 15,
+        *(described(architecture), *codes),
         *(len(images), work.steps, batch, *work.rate, operations, 0, int(work.loss == "squared"), exponent),
         *(architecture.input_shape, *keys),
         *(code_table(work.s), *TURNS, *exponentials(exponent), oracle.flat(images), labels),

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["CORE", "SANITIZERS", "TIMEOUT", "answers", "compiler", "compiled"]
+__all__ = ["CORE", "SANITIZERS", "TIMEOUT", "answers", "compiled", "compiler"]
 
 EMBEDDED = Path(__file__).parents[2] / "embedded"
 CORE = EMBEDDED / "core"
@@ -21,12 +21,10 @@ def compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
-def compiled(
-    program: Path, flags: Sequence[str] = ("-O2",), core: Path = CORE, warnings: Sequence[str] = STRICT
-) -> Path:
+def compiled(program: Path, flags: Sequence[str] = (*STRICT, "-O2"), core: Path = CORE) -> Path:
     """Compile the core with its driver into a program."""
     sources = [*sorted(core.glob("*.c")), EMBEDDED / "tests/driver.c"]
-    command = [compiler() or "cc", *warnings, *flags, f"-I{core}", *map(str, sources), "-o", str(program)]
+    command = [compiler() or "cc", *flags, f"-I{core}", *map(str, sources), "-o", str(program)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return program
 

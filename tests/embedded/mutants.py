@@ -48,10 +48,8 @@ class Mutant:
         source = (CORE / self.file).read_text("utf-8")
         number = source.count("\n", 0, self.start) + 1
         column = self.start - (source.rfind("\n", 0, self.start) + 1)
-        line = source.splitlines()[number - 1]
-        return (
-            f"{self.file}:{number}:{column + 1}: {source[self.start : self.end]} -> {self.text}   in   {line.strip()}"
-        )
+        change = f"{source[self.start : self.end]} -> {self.text}"
+        return f"{self.file}:{number}:{column + 1}: {change}   in   {source.splitlines()[number - 1].strip()}"
 
 
 def mutants() -> Iterator[Mutant]:
@@ -64,8 +62,8 @@ def mutants() -> Iterator[Mutant]:
                 yield Mutant(path.name, found.start(), found.end(), other)
         for found in CONSTANT.finditer(seen):
             value = int(found[0], 0)
-            for other in {value + 1, abs(value - 1)}:
-                yield Mutant(path.name, found.start(), found.end(), str(other))
+            for off in sorted({value + 1, abs(value - 1)}):
+                yield Mutant(path.name, found.start(), found.end(), str(off))
 
 
 def outcome(mutant: Mutant, cases: list[Case]) -> str:
@@ -77,7 +75,7 @@ def outcome(mutant: Mutant, cases: list[Case]) -> str:
         (core / mutant.file).write_text(source[: mutant.start] + mutant.text + source[mutant.end :], "utf-8")
         for flags in (("-O1",), SANITIZERS):
             try:
-                driver = compiled(Path(folder) / "driver", ("-std=c99", "-w", *flags), core, ())
+                driver = compiled(Path(folder) / "driver", ("-std=c99", "-w", *flags), core)
             except subprocess.CalledProcessError:
                 return "is no program"
             try:
@@ -98,9 +96,7 @@ def main() -> None:
     arguments = parser.parse_args()
     cases, everything = all_cases(), list(mutants())
     Random(arguments.seed).shuffle(everything)
-    print(
-        f"{len(everything)} mutants can be made; {arguments.count} of them are tried on {len(cases)} cases", flush=True
-    )
+    print(f"{len(everything)} mutants can be made; {arguments.count} are tried on {len(cases)} cases", flush=True)
     counts: Counter[str] = Counter()
     with ThreadPoolExecutor(arguments.workers) as pool:
         while counts.total() < arguments.count and everything:

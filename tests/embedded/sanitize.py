@@ -49,8 +49,9 @@ def check_modules(source: Path) -> None:
     """Tests of the extension modules, compiled anew into a copy of the package."""
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     environment = {**os.environ, "CFLAGS": " ".join(SANITIZERS), "LDFLAGS": "-fsanitize=address,undefined"}
-    build = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", source, "--build-temp", source.parent / "o"]
-    subprocess.run(build, cwd=ROOT, env=environment, check=True)
+    build = [sys.executable, "setup.py", "-q", "build_ext"]
+    places = ["--build-lib", str(source), "--build-temp", str(source.parent / "objects")]
+    subprocess.run([*build, *places], cwd=ROOT, env=environment, check=True)
     libraries = [
         subprocess.run([compiler() or "cc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
         for name in ("libasan.so", "libubsan.so")
