@@ -12,7 +12,7 @@ __all__ = ["CORE", "SANITIZERS", "TIMEOUT", "answers", "compiled", "compiler"]
 EMBEDDED = Path(__file__).parents[2] / "embedded"
 CORE = EMBEDDED / "core"
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
-SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+SANITIZERS = ("-g1", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 TIMEOUT = 600  # seconds, for a mutant that never ends
 
 
