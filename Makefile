@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick-test check bench evidence peers fuzz clean
+.PHONY: help run test quick-test check sanitize bench evidence peers fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-NATIVE := setup.py $(wildcard src/prowd/nets/lowbit/native/*)
+NATIVE := setup.py $(wildcard embedded/core/* src/prowd/nets/lowbit/native/* src/prowd/nets/lowbit/c99/*)
 
 $(STAMP): pyproject.toml constraints.txt $(NATIVE)
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "prowd needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ...")'
@@ -32,6 +32,9 @@ test: check ## all tests, a file at a time on each worker: one more than cores, 
 
 quick-test: $(STAMP) ## unit tests and golden bytes only, for while you work; before a commit: make test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) tests/unit tests/golden
+
+sanitize: $(STAMP) ## the C code under AddressSanitizer and UndefinedBehaviorSanitizer, about five minutes; Linux
+	$(BIN)/python -m tests.embedded.sanitize
 
 bench: $(STAMP) ## speed of the kernels and the engine
 	$(BIN)/python -m benchmarks.kernels

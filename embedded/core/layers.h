@@ -23,7 +23,9 @@ static inline ptrdiff_t prowd_received(const prowd_layer *l) { return (ptrdiff_t
 static inline ptrdiff_t prowd_given(const prowd_layer *l) {
     return (ptrdiff_t)l->outputs * l->out_rows * l->out_columns;
 }
-static inline ptrdiff_t prowd_weights(const prowd_layer *l) { return l->outputs * l->inputs * prowd_taps(l); }
+static inline ptrdiff_t prowd_weights(const prowd_layer *l) {
+    return (ptrdiff_t)l->outputs * l->inputs * prowd_taps(l);
+}
 
 /* What a convolution works with: int16 and int32 numbers that nothing needs afterwards. */
 ptrdiff_t prowd_conv_scratch(const prowd_layer *l, int32_t images, int training);

@@ -72,17 +72,21 @@ static inline void prowd_words(const uint32_t key[2], uint32_t step, uint32_t la
 
 enum { PROWD_RANDOM = 24, PROWD_BEYOND = 17 };
 
-/* floor|x| + [frac|x| > r / 2^24] for |x| = product / 2^down, down up to 62, r being the upper 24 bits of the word. More
- * steps than there are codes count as 2^16. */
+/* floor|x| + [frac|x| > r / 2^24] for |x| = product / 2^down, product below 2^63, r being the upper 24 bits of the word.
+ * More steps than there are codes count as 2^16. */
 static inline int32_t prowd_step_size(uint64_t product, int down, uint32_t word) {
+    const uint64_t chance = word >> (32 - PROWD_RANDOM);
     uint64_t size;
     if (down <= 0) {
         const uint64_t most = (uint64_t)1 << PROWD_BEYOND;
         size = (product < most ? product : most) << (-down < PROWD_BEYOND ? -down : PROWD_BEYOND);
+    } else if (down <= PROWD_RANDOM) {
+        const uint64_t rest = product & (((uint64_t)1 << down) - 1);
+        size = (product >> down) + (rest << (PROWD_RANDOM - down) > chance);
     } else {
-        const uint64_t rest = product & (((uint64_t)1 << down) - 1), chance = word >> (32 - PROWD_RANDOM);
-        size = (product >> down) + (down <= PROWD_RANDOM ? rest << (PROWD_RANDOM - down) > chance
-                                                         : rest && (rest - 1) >> (down - PROWD_RANDOM) >= chance);
+        const int whole = down < 63 ? down : 63, part = down - PROWD_RANDOM < 63 ? down - PROWD_RANDOM : 63;
+        const uint64_t rest = product & (((uint64_t)1 << whole) - 1);
+        size = (product >> whole) + (rest && (rest - 1) >> part >= chance);
     }
     return (int32_t)(size < 65536 ? size : 65536);
 }

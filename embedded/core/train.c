@@ -69,6 +69,11 @@ static int are_within(const int32_t *sizes, int count, int32_t least) {
     return 1;
 }
 
+static int64_t volume(int32_t channels, int32_t rows, int32_t columns) {
+    const int64_t plane = (int64_t)rows * columns;
+    return plane > INT32_MAX ? plane : plane * channels;
+}
+
 static int sizes_are_right(const prowd_layer *l) {
     const int32_t sizes[] = {l->inputs,      l->rows,        l->columns,     l->outputs,        l->out_rows,
                              l->out_columns, l->kernel_rows, l->kernel_columns, l->stride_rows, l->stride_columns};
@@ -78,7 +83,8 @@ static int sizes_are_right(const prowd_layer *l) {
     const int32_t down = l->rows + 2 * l->pad_rows - l->kernel_rows;
     const int32_t across = l->columns + 2 * l->pad_columns - l->kernel_columns;
     return down >= 0 && across >= 0 && down / l->stride_rows + 1 == l->out_rows &&
-           across / l->stride_columns + 1 == l->out_columns;
+           across / l->stride_columns + 1 == l->out_columns && volume(l->inputs, l->rows, l->columns) <= INT32_MAX &&
+           volume(l->outputs, l->out_rows, l->out_columns) <= INT32_MAX;
 }
 
 /* Windows of a pooling that may share a place: so many errors may add up there. */

@@ -134,6 +134,12 @@ def test_every_path_of_the_architecture_exists() -> None:
     assert [path for path in paths if not any((base / path).exists() for base in (ROOT / "src/prowd", ROOT))] == []
 
 
+def test_every_test_that_the_arithmetic_names_exists() -> None:
+    paths = re.findall(r"`((?:tests/)?[a-z0-9_/]+/test_[a-z0-9_]+\.py)`", text(ROOT / "docs/numerics.md"))
+    assert len(paths) > 20
+    assert [path for path in paths if not (ROOT / "tests" / path.removeprefix("tests/")).exists()] == []
+
+
 # Commands and code
 
 

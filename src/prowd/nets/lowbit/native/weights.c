@@ -124,8 +124,7 @@ static const uint32_t *words_of(const prowd_draws *draws, uint32_t layer, uint32
 int update(int16_t *codes, Weights w, const int32_t *g, int gradient_inputs, int32_t size, prowd_rate rate,
            const prowd_draws *draws, uint32_t layer, int largest) {
     const int each = w.inputs * w.taps;
-    int down = prowd_shift_exponent((uint32_t)size) - rate.exponent;
-    down = down > 62 ? 62 : down;
+    const int down = prowd_shift_exponent((uint32_t)size) - rate.exponent;
     const int small = down >= 0 && down <= PROWD_RANDOM && (int64_t)size * rate.mantissa <= INT32_MAX;
     int32_t *row = malloc(sizeof *row * (2 * (size_t)each + 2 * PROWD_WORDS));
     uint32_t *room = (uint32_t *)row + each;
