@@ -210,9 +210,7 @@ class Window:
     @property
     def positions(self) -> tuple[int, int]:
         """Rows and columns of what it gives."""
-        high, wide = (
-            (self.image[i] + 2 * self.padding[i] - self.kernel[i]) // self.stride[i] + 1 for i in (0, 1)
-        )
+        high, wide = ((self.image[i] + 2 * self.padding[i] - self.kernel[i]) // self.stride[i] + 1 for i in (0, 1))
         return high, wide
 
     def places(self) -> list[tuple[int, int, int, int, int]]:
