@@ -124,7 +124,8 @@ __all__ = [
 def normalise(errors: Sequence[Any], s: int) -> list[Any]:
     """Codes of Q_s(n / Shift(max|n|)), the maximum taken over the whole layer and batch."""
     k = shift_exponent(max((abs(n) for n in flat(errors)), default=0))
-    return mapped(lambda n: clip(round_shift(n, k - (s - 1)), s), errors)
+    codes: list[Any] = mapped(lambda n: clip(round_shift(n, k - (s - 1)), s), errors)
+    return codes
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,9 @@ class Tape:
 
 def forward(layers: Sequence[Any], s: int, ternaries: Sequence[Sequence[int]], image: Image) -> Tape:
     """Logit codes of an image of codes."""
-    a, inputs, passes = image, [], []
+    inputs: list[Image] = []
+    passes: list[Image] = []
+    a = image
     for layer in layers:
         if layer.kind == "flatten":
             inputs.append(a)
