@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from prowd.config.schema import RunConfig, load_config
-from prowd.data import augment, to_unit
+from prowd.data import augment
 from prowd.device.training import Examples, build_model
 from prowd.federation.client import one_thread
 from prowd.federation.engine import Federation, run_round
@@ -27,7 +27,9 @@ from prowd.federation.pool import ProcessPool
 from prowd.federation.transport import InProcess, Transport
 from prowd.methods import ServerState
 from prowd.numbers.quantize import quantize
+from prowd.numbers.streams import Stream
 from prowd.runs.build import Arrays, as_used, assemble, elsewhere, load_data
+from prowd.wire import Task
 
 CLIENTS = 4
 
@@ -110,12 +112,13 @@ def bare(federation: Federation, state: ServerState, data: list[Examples]) -> No
     scene = federation.scene
     for client in scene.clients:
         weights = {name: quantize(tensor, client.width) for name, tensor in state.model.items()}
-        model = build_model(scene, client.width, weights, state.round + 1, client.id)
+        work = scene.work(client.width, state.round + 1)
+        model = build_model(scene, client.width, weights, Task(state.round + 1, scene.seed, client.id, {}, work=work))
         images, labels = data[client.id].images, data[client.id].labels
-        random = torch.Generator().manual_seed(client.id)
-        for _ in range(scene.local.steps):
-            rows = torch.randint(len(labels), (scene.local.batch,), generator=random)
-            model.step(augment(to_unit(images[rows]), scene.local.augment, random), labels[rows])
+        random, variations = torch.Generator().manual_seed(client.id), Stream.of(client.id)
+        for step in range(work.steps):
+            rows = torch.randint(len(labels), (work.batch,), generator=random)
+            model.step(augment(images[rows], scene.local.augment, variations, step), labels[rows])
 
 
 if __name__ == "__main__":

@@ -22,13 +22,13 @@ import prowd
 PARTS = {
     "Float32 clients' steps": [("float32.py", "step")],
     "integer clients' steps": [("model.py", "step")],
-    "augmentation and batches": [("augment.py", "augment"), ("dataset.py", "to_unit")],
+    "augmentation and batches": [("augment.py", "augment"), ("training.py", "batches")],
     "evaluation": [("training.py", "accuracy")],
-    "codec": [("wire.py", name) for name in ("encode_task", "encode_update", "decode_task", "decode_update")],
+    "codec": [("messages.py", name) for name in ("encode_task", "encode_update", "decode_task", "decode_update")],
     "fitting φ": [("fitting.py", "fit")],
     "masks": [("mask.py", "select")],
-    "checkpoints": [("rundir.py", "checkpoint")],
-    "loading the data": [("assembly.py", "load_data"), ("assembly.py", "as_used")],
+    "checkpoints": [("directory.py", "checkpoint")],
+    "loading the data": [("build.py", "load_data"), ("build.py", "as_used")],
 }
 
 

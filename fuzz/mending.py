@@ -28,7 +28,7 @@ def seal(kind: int, data: bytes) -> bytes:
     head, body = data[START : START + size], data[START + size :]
     if len(body) >= 4:
         body = struct.pack("<I", zlib.crc32(body[4:])) + body[4:]
-    header = struct.pack("<4sBBHIQ", b"PRWD", 1, kind, 0, len(head), len(body))
+    header = struct.pack("<4sBBHIQ", b"PRWD", 2, kind, 0, len(head), len(body))
     return header + struct.pack("<I", zlib.crc32(header + head)) + head + body
 
 

@@ -18,8 +18,8 @@ from prowd.federation.inbox import ALLOWANCE, admit
 from prowd.methods import FedAvg, FedCom, Local, Method
 from prowd.nets import Architecture, Flatten, Linear
 from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
-from prowd.numbers.quantize import QTensor, Weights
-from prowd.wire import Task, Update, decode_task, decode_update, encode_task, encode_update
+from prowd.numbers.quantize import QTensor, Rate, Weights
+from prowd.wire import Task, Update, Work, decode_task, decode_update, encode_task, encode_update
 from prowd.wire.packing import packed_size
 
 __all__ = ["ADMIT", "WIRE_TASK", "WIRE_UPDATE", "agreements", "check_admit", "check_task", "check_update"]
@@ -48,6 +48,7 @@ def check_task(data: bytes) -> bool:
         except WireError:
             return False
     check_content(data, task.weights, task.settings)
+    assert task.work.rate.mantissa % 2 == 1
     assert encode_task(task).join() == data
     return True
 
@@ -145,7 +146,9 @@ def updates() -> list[bytes]:
 
 def tasks() -> list[bytes]:
     """Tasks to begin with."""
-    return [encode_task(Task(1, 2, 3, weights, {"rate": 0.1, "mu": -1e300})).join() for weights in sample_weights()]
+    work = Work(200, 64, Rate(205, -11), 2**64 - 1)
+    settings = {"rate": 0.1, "mu": -1e300}
+    return [encode_task(Task(1, 2, 3, weights, settings, work)).join() for weights in sample_weights()]
 
 
 def replies() -> list[bytes]:

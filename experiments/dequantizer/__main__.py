@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from prowd.data import Dataset, load, partition, to_unit
+from prowd.data import Dataset, load, partition
 from prowd.device.scene import LocalSettings, Scene
 from prowd.device.training import Examples, build_model
 from prowd.device.training import fit as train
@@ -35,9 +35,11 @@ from prowd.methods.prowd.dequantizer import Dequantizer, DequantizerSettings, La
 from prowd.nets import Architecture, build
 from prowd.nets.architecture import init_limit, weight_name
 from prowd.nets.float32 import initial_gains
+from prowd.nets.inputs import to_unit
 from prowd.numbers.bits import FLOAT32
 from prowd.numbers.quantize import QTensor
 from prowd.numbers.seeds import generator
+from prowd.wire import Task
 
 CLIENTS, FITTED, STEPS, BUFFER = 10, 5, 10, 50
 LADDER = Ladder.parse("int2, int4, int8, int16, float32")
@@ -96,8 +98,9 @@ def run(seed: int, arguments: argparse.Namespace, dataset: Dataset) -> dict[str,
     spent = []
     for round_ in range(arguments.rounds):
         for client in range(CLIENTS):
-            model = build_model(scene, FLOAT32, weights[client], round_, client)
-            train(model, data[client], scene, round_, client)
+            task = Task(round_, seed, client, weights[client], work=scene.work(FLOAT32, round_))
+            model = build_model(scene, FLOAT32, weights[client], task)
+            train(model, data[client], scene, task)
             weights[client] = model.weights()
         began = time.process_time()
         nets = [Net(architecture, FLOAT32, weights[client]) for client in range(FITTED)]

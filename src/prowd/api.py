@@ -43,7 +43,7 @@ def run(
         resume: a run directory to continue instead; only ``rounds`` and ``kernel`` may be given with it.
         workers: processes that train clients; by default one a core. Results do not depend on it.
         data: a data set's name, an ``.npz`` file, or a dict of the arrays ``x_train``, ``y_train``, ``x_test`` and
-            ``y_test`` (uint8 NCHW, or floats in [−1, 1]).
+            ``y_test`` (images NCHW: uint8, int8 codes, or floats in [−1, 1]).
         model: a model's name, or your own Sequential of Conv2d, Linear, ReLU, MaxPool2d and Flatten, of which only the
             shape is used.
         progress: show the progress bar of the command line.
@@ -226,6 +226,7 @@ def convert(
 ) -> Model:
     """Convert a network to a width, weights included, and return it with ``step``, ``logits`` and ``weights``.
 
+    Images are bytes, uint8 or int8 codes, at every width.
     Weights enter the space that all widths share as α·w, where they are quantized; at Float32 the function of the
     network is unchanged (but for biases, which are left out).
     """
@@ -247,4 +248,4 @@ def convert(
         for layer, alpha in zip(architecture.weight_layers, architecture.alphas, strict=True)
     }
     scene = Scene(architecture, (), device=torch.device(device))
-    return build_model(scene, target, weights, Task(0, 0, 0, weights, work=scene.work(target, 0)))
+    return build_model(scene, target, weights, Task(0, scene.seed, 0, weights, work=scene.work(target, 0)))

@@ -1,17 +1,20 @@
-"""Wire format 1 is the bytes in wire_v1_*.hex: written from the drawing by a script apart, not by the encoder.
+"""Wire format 2 is the bytes in wire_v2_*.hex: written from the drawing by a script apart, not by the encoder.
 
 A change that fails here breaks every device in the field: give the format a new version instead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 
+from prowd.errors import WireError
 from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
-from prowd.numbers.quantize import QTensor
-from prowd.wire import Task, Update, decode_task, decode_update, encode_task, encode_update
+from prowd.numbers.quantize import QTensor, Rate
+from prowd.wire import Task, Update, Work, decode_task, decode_update, encode_task, encode_update
 from tests.unit.wire.test_wire import assert_same
 
 
@@ -36,6 +39,7 @@ TASK = Task(
         "empty": QTensor(codes().reshape(4, 0), Bitwidth(9)),
     },
     settings={"learning_rate": 0.1, "µ": -2.0},
+    work=Work(200, 64, Rate(205, -11), 0xFEDCBA9876543210),
 )
 
 UPDATE = Update(
@@ -53,21 +57,28 @@ UPDATE = Update(
 )
 
 
-def test_version_1_task() -> None:
-    data = golden("wire_v1_task.hex")
+def test_version_2_task() -> None:
+    data = golden("wire_v2_task.hex")
     task = decode_task(data)
     assert (task.round, task.seed, task.client, task.settings) == (TASK.round, TASK.seed, TASK.client, TASK.settings)
     assert list(task.settings) == list(TASK.settings)
+    assert task.work == TASK.work
     assert_same(task.weights, TASK.weights)
     assert encode_task(task).join() == data
     assert encode_task(TASK).join() == data
 
 
-def test_version_1_update() -> None:
-    data = golden("wire_v1_update.hex")
+def test_version_2_update() -> None:
+    data = golden("wire_v2_update.hex")
     update = decode_update(data)
     assert (update.round, update.client, update.width) == (UPDATE.round, UPDATE.client, UPDATE.width)
     assert (update.num_examples, update.metrics) == (UPDATE.num_examples, UPDATE.metrics)
     assert_same(update.weights, UPDATE.weights)
     assert encode_update(update) == data
     assert encode_update(UPDATE) == data
+
+
+@pytest.mark.parametrize("decode", [decode_task, decode_update])
+def test_version_1_is_refused_by_its_name(decode: Callable[[bytes], object]) -> None:
+    with pytest.raises(WireError, match="version is 1"):
+        decode(golden("wire_v1_task.hex"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -12,8 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 from prowd.errors import WireError
 from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
-from prowd.numbers.quantize import QTensor
-from prowd.wire import Task, Update, decode_task, decode_update, encode_task, encode_update
+from prowd.numbers.quantize import QTensor, Rate
+from prowd.wire import Task, Update, Work, decode_task, decode_update, encode_task, encode_update
 from prowd.wire.packing import Array, pack, unpack
 from tests.unit.wire.test_wire import assert_same, reseal
 
@@ -47,9 +48,12 @@ def tensors(draw: st.DrawFn) -> QTensor:
 
 WEIGHTS = st.dictionaries(NAMES, tensors(), max_size=3)
 UPDATES = st.builds(Update, uint(32), uint(32), WIDTHS, uint(64), WEIGHTS, SCALARS)
-TASKS = st.builds(Task, uint(32), uint(64), uint(32), WEIGHTS, SCALARS)
+RATES = st.builds(Rate, uint(63).map(lambda half: 2 * half + 1), st.integers(-(2**15), 2**15 - 1))
+WORKS = st.builds(Work, uint(32), uint(32), RATES, uint(64))
+TASKS = st.builds(Task, uint(32), uint(64), uint(32), WEIGHTS, SCALARS, WORKS)
 
 EDGES = (0, 1, 2, 16, 17, 32, 127, 128, 242, 243, 255)
+TASK_SAMPLE = encode_task(Task(1, 2, 3, {}, {"mu": 0.5}, Work(4, 5, Rate(205, -11), 6))).join()
 SAMPLE = encode_update(
     Update(
         round=1,
@@ -64,6 +68,9 @@ SAMPLE = encode_update(
         metrics={"loss": 2.0, "accuracy": 0.5},
     )
 )
+
+
+each_sample = pytest.mark.parametrize("sample", [SAMPLE, TASK_SAMPLE], ids=["update", "task"])
 
 
 def accepts_canonically(data: bytes) -> bool:
@@ -120,6 +127,7 @@ def test_task_round_trip(task: Task) -> None:
     again = decode_task(data)
     assert (again.round, again.seed, again.client) == (task.round, task.seed, task.client)
     assert list(again.settings.items()) == list(task.settings.items())
+    assert again.work == task.work
     assert_same(again.weights, task.weights)
     assert encode_task(again).join() == data
 
@@ -136,25 +144,28 @@ def test_update_round_trip(update: Update) -> None:
     assert encode_update(again) == data
 
 
-def test_any_flipped_byte_is_noticed() -> None:
+@each_sample
+def test_any_flipped_byte_is_noticed(sample: bytes) -> None:
     """CRC-32 sees every burst of up to 32 bits, so this holds for all messages, not only for the sample."""
-    for at in range(len(SAMPLE)):
+    for at in range(len(sample)):
         for flip in range(1, 256):
-            assert not accepts_canonically(SAMPLE[:at] + bytes([SAMPLE[at] ^ flip]) + SAMPLE[at + 1 :])
+            assert not accepts_canonically(sample[:at] + bytes([sample[at] ^ flip]) + sample[at + 1 :])
 
 
-def test_any_byte_set_behind_right_checksums_is_refused_or_canonical() -> None:
+@each_sample
+def test_any_byte_set_behind_right_checksums_is_refused_or_canonical(sample: bytes) -> None:
     accepted = 0
-    for at in range(len(SAMPLE)):
-        for value in {*EDGES, *(SAMPLE[at] ^ 1 << bit for bit in range(8))}:
-            accepted += accepts_canonically(reseal(SAMPLE[:at] + bytes([value]) + SAMPLE[at + 1 :]))
-    assert accepted > len(SAMPLE)  # some bytes are free, such as those of the round
+    for at in range(len(sample)):
+        for value in {*EDGES, *(sample[at] ^ 1 << bit for bit in range(8))}:
+            accepted += accepts_canonically(reseal(sample[:at] + bytes([value]) + sample[at + 1 :]))
+    assert accepted > len(sample)  # some bytes are free, such as those of the round
 
 
-def test_truncated_anywhere() -> None:
-    for size in range(len(SAMPLE)):
-        assert not accepts_canonically(SAMPLE[:size])
-        assert not accepts_canonically(reseal(SAMPLE[:size]))
+@each_sample
+def test_truncated_anywhere(sample: bytes) -> None:
+    for size in range(len(sample)):
+        assert not accepts_canonically(sample[:size])
+        assert not accepts_canonically(reseal(sample[:size]))
 
 
 @RELAXED

@@ -16,8 +16,8 @@ from prowd.federation.client import ClientRuntime
 from prowd.methods import Device, Method
 from prowd.nets import Architecture, Conv, Flatten, Linear, MaxPool
 from prowd.numbers.bits import FLOAT32, Bitwidth
-from prowd.numbers.quantize import QTensor
-from prowd.wire import Parcel
+from prowd.numbers.quantize import QTensor, Weights
+from prowd.wire import Parcel, Task
 
 INT2, INT4, INT6, INT8, INT16 = (Bitwidth(bits) for bits in (2, 4, 6, 8, 16))
 SHAPE, CLASSES = (2, 8, 8), 3
@@ -35,14 +35,11 @@ def dot(inputs: int = 2, outputs: int = 2) -> Architecture:
 
 
 def blobs(count: int, seed: int = 0, shape: tuple[int, int, int] = SHAPE, classes: int = CLASSES) -> Examples:
-    """A fixed pattern of ±0.7 for each class, with noise, as int8 codes of 1/128; the classes come in turn.
-
-    A linear net can learn them.
-    """
+    """Bytes of a fixed pattern of ±0.7 for each class, with noise; the classes come in turn, as a linear net learns."""
     pattern = torch.randn((classes, *shape), generator=torch.Generator().manual_seed(7)).sign() * 0.7
     noise = torch.randn((count, *shape), generator=torch.Generator().manual_seed(seed)) * 0.3
     labels = torch.arange(count) % classes
-    return Examples(((pattern[labels] + noise) * 128).round().clamp(-128, 127).to(torch.int8), labels)
+    return Examples(((pattern[labels] + noise).clamp(-1, 1) * 127.5 + 127.5).round().to(torch.uint8), labels)
 
 
 def scene(
@@ -51,6 +48,13 @@ def scene(
     """One client for each width, all with the same number of examples; vary it with dataclasses.replace."""
     clients = tuple(ClientSpec(number, width, examples) for number, width in enumerate(widths))
     return Scene(architecture or network(), clients, seed=5, local=LocalSettings(steps=steps, batch=batch))
+
+
+def asked(
+    given: Scene, spec: ClientSpec, weights: Weights, round_: int = 1, factor: float = 1.0, **measures: float
+) -> Task:
+    """The task of a round, as the engine writes it."""
+    return Task(round_, given.seed, spec.id, weights, measures, given.work(spec.width, round_, factor))
 
 
 def device(spec: ClientSpec, folder: Path, seed: int = 5, shape: tuple[int, int, int] = SHAPE) -> Device:

@@ -104,7 +104,8 @@ def _images(array: str, values: NDArray[Any] | Tensor) -> NDArray[Any]:
     outside = ~(np.abs(images) <= 1)  # so that NaN is outside too
     if outside.any():
         _refuse(array, f"the value {images[outside][0]}", "finite floats within [-1, 1], uint8 or int8")
-    return np.clip(np.rint(images * images.dtype.type(128)), -127, 127).astype(np.int8)
+    codes: NDArray[np.int8] = np.clip(np.rint(images * images.dtype.type(128)), -127, 127).astype(np.int8)
+    return codes
 
 
 def _labels(array: str, values: NDArray[Any] | Tensor, count: int) -> NDArray[np.int64]:

@@ -15,8 +15,10 @@ from prowd.device.scene import Scene
 from prowd.device.training import Examples
 from prowd.errors import WireError
 from prowd.methods import Device, Method, Sampler
-from prowd.nets.architecture import gain_name
-from prowd.wire import decode_task, encode_update
+from prowd.nets.architecture import Architecture, gain_name
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import RATE_BITS
+from prowd.wire import Work, decode_task, encode_update
 
 __all__ = ["TASK_LIMIT", "ClientRuntime", "Clients", "one_thread"]
 
@@ -49,8 +51,7 @@ class ClientRuntime:
             found = f"client {task.client} of seed {task.seed}"
             raise WireError(f"client {self.device.spec.id} of seed {self.scene.seed} received a task for {found}")
         network = self.scene.architecture
-        if task.work.network != network.digest:
-            raise WireError(f"network is {task.work.network:#x}; accepted: {network.digest:#x}, the one of this client")
+        _check_work(task.work, network, self.device.spec.width)
         shapes = network.shapes | {gain_name(layer): (layer.outputs,) for layer in network.weight_layers}
         for name, tensor in task.weights.items():
             own = name.rpartition("/")[2]  # a method may send several of a name, as in mean/conv1.weight
@@ -67,6 +68,17 @@ class ClientRuntime:
                 if any(str(error.args[0]).endswith(name) for name in shapes):
                     raise WireError(f"the task lacks the tensor {error}") from error
                 raise
+
+
+def _check_work(work: Work, network: Architecture, width: Bitwidth) -> None:
+    """See that a device of a width can do it, and is asked to do it with the network that it has."""
+    if work.network != network.digest:
+        raise WireError(f"network is {work.network:#x}; accepted: {network.digest:#x}, the one of this client")
+    if not (work.steps and work.batch):
+        raise WireError(f"steps are {work.steps} and batch is {work.batch}; accepted: 1 or more of each")
+    bits, largest = (53, 971) if width.is_float else (RATE_BITS, 2**15)  # what a double holds
+    if work.rate.mantissa >= 2**bits or work.rate.exponent > largest:
+        raise WireError(f"rate is {work.rate}; accepted: {bits} bits of mantissa, an exponent of at most {largest}")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,17 @@ from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Weights
 from prowd.wire import Task, Update
 
-__all__ = ["Device", "LiftsInStages", "Method", "Notes", "Sampler", "ScalesRates", "ServerState", "Slot", "WorksMeanwhile"]
+__all__ = [
+    "Device",
+    "LiftsInStages",
+    "Method",
+    "Notes",
+    "Sampler",
+    "ScalesRates",
+    "ServerState",
+    "Slot",
+    "WorksMeanwhile",
+]
 
 Notes = Mapping[str, Any]
 """Figures that explain a round: plain JSON values, for rounds.jsonl."""

@@ -33,6 +33,7 @@ __all__ = [
 RATE_BITS = 8  # of the mantissa of a learning rate
 RANDOM_BITS = 24  # of a random word decide a stochastic rounding
 BEYOND = 2**17  # more steps than there are codes
+LARGEST_SHIFT = 63  # of an int64
 
 
 @dataclass(frozen=True)
@@ -157,14 +158,14 @@ def stochastic_steps(gradient: Tensor, rate: Rate, words: Tensor) -> Tensor:
     if down <= 0:
         size = product.clamp(max=BEYOND) << min(-down, BEYOND.bit_length() - 1)
     else:
-        down = min(down, 62)
-        rest = product & ((1 << down) - 1)
+        whole = min(down, LARGEST_SHIFT)
+        rest = product & ((1 << whole) - 1)
         chance = words >> (32 - RANDOM_BITS)
         if down <= RANDOM_BITS:
             up = rest << (RANDOM_BITS - down) > chance
         else:
-            up = (rest > 0) & (rest - 1 >> (down - RANDOM_BITS) >= chance)
-        size = (product >> down) + up
+            up = (rest > 0) & (rest - 1 >> min(down - RANDOM_BITS, LARGEST_SHIFT) >= chance)
+        size = (product >> whole) + up
     return torch.where(gradient < 0, -size, size)
 
 

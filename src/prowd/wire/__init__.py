@@ -5,13 +5,13 @@ from prowd.wire.messages import (
     Parcel,
     Task,
     Update,
-    Work,
     decode_task,
     decode_update,
     encode_task,
     encode_update,
     encode_weights,
 )
+from prowd.wire.work import Work
 
 __all__ = [
     "DEFAULT_LIMIT",

@@ -34,16 +34,16 @@ import torch
 
 from prowd.errors import ConfigError, WireError
 from prowd.numbers.bits import Bitwidth
-from prowd.numbers.quantize import QTensor, Rate, Weights
+from prowd.numbers.quantize import QTensor, Weights
 from prowd.wire.fields import Reader, crc32, encode_count, encode_name, finite, number, unsigned, within
 from prowd.wire.packing import pack, packed_size, unpack
+from prowd.wire.work import Work, decode_work, encode_work
 
 __all__ = [
     "DEFAULT_LIMIT",
     "Parcel",
     "Task",
     "Update",
-    "Work",
     "decode_task",
     "decode_update",
     "encode_task",
@@ -59,21 +59,9 @@ MAX_TENSORS, MAX_SCALARS = 4096, 1024  # an entry is larger as an object than as
 MAX_RANK, MAX_ELEMENTS = 8, 2**40
 
 _HEADER, _CRC = struct.Struct("<4sBBHIQ"), struct.Struct("<I")
-_TASK, _WORK, _UPDATE = struct.Struct("<IQI"), struct.Struct("<IIQhQ"), struct.Struct("<IIBQ")
+_TASK, _UPDATE = struct.Struct("<IQI"), struct.Struct("<IIBQ")
 _SCALAR, _FORM, _SIZE = struct.Struct("<d"), struct.Struct("<BB"), struct.Struct("<dQ")
 _START = _HEADER.size + _CRC.size
-
-
-@dataclass(frozen=True)
-class Work:
-    """How a device is to train, in numbers that need no float of it."""
-
-    steps: int = 0
-    batch: int = 0
-    rate: Rate = Rate(1, 0)
-    """An integer device's η in least-significant steps; a factor of the learning rates of a Float32 device."""
-    network: int = 0
-    """The first 64 bits of a hash of the architecture."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +73,7 @@ class Task:
     client: int
     weights: Weights
     settings: Mapping[str, float] = field(default_factory=dict)
-    work: Work = Work()
+    work: Work = field(default_factory=Work)
 
 
 @dataclass(frozen=True)
@@ -118,7 +106,7 @@ class Parcel:
 def encode_task(task: Task, body: bytes | None = None) -> Parcel:
     """Encode a task; ``body`` is ``encode_weights(task.weights)`` where that is at hand."""
     numbers = unsigned("round", task.round, 32), unsigned("seed", task.seed, 64), unsigned("client", task.client, 32)
-    head = _TASK.pack(*numbers) + _encode_work(task.work) + _encode_scalars(task.settings)
+    head = _TASK.pack(*numbers) + encode_work(task.work) + _encode_scalars(task.settings)
     return _seal(TASK, head, encode_weights(task.weights) if body is None else body)
 
 
@@ -126,7 +114,7 @@ def decode_task(message: bytes, limit: int = DEFAULT_LIMIT) -> Task:
     """Decode a task of at most ``limit`` bytes."""
     head, body = _open(message, TASK, limit)
     number, seed, client = head.unpack(_TASK)
-    work = _decode_work(head)
+    work = decode_work(head)
     settings = _decode_scalars(head)
     return Task(number, seed, client, _decode_weights(body), settings, work)
 
@@ -234,13 +222,8 @@ def _open(message: bytes, kind: int, limit: int) -> tuple[Reader, Reader]:
     magic, version, found, zero, head, body = _HEADER.unpack_from(view)
     if magic == MAGIC and version == VERSION - 1:
         raise WireError(f"byte 4: version is {version}, of prowd 0.1; accepted: {VERSION}: update the sender")
-    fields = (
-        ("magic", 0, magic, MAGIC),
-        ("version", 4, version, VERSION),
-        ("kind", 5, found, kind),
-        ("zero", 6, zero, 0),
-    )
-    for what, at, value, accepted in fields:
+    pairs = ("magic", 0, magic, MAGIC), ("version", 4, version, VERSION), ("kind", 5, found, kind), ("zero", 6, zero, 0)
+    for what, at, value, accepted in pairs:
         if value != accepted:
             raise WireError(f"byte {at}: {what} is {value!r}; accepted: {accepted!r}")
     if len(view) != _START + head + body:
@@ -249,21 +232,6 @@ def _open(message: bytes, kind: int, limit: int) -> tuple[Reader, Reader]:
     if crc != crc32(view[: _HEADER.size], view[_START : _START + head]):
         raise WireError(f"header and head at byte 0: damaged, their crc is not {crc:#010x}")
     return Reader(view, _START, _START + head), Reader(view, _START + head, len(view))
-
-
-def _encode_work(work: Work) -> bytes:
-    steps, batch = unsigned("steps", work.steps, 32), unsigned("batch", work.batch, 32)
-    rate = unsigned("mantissa of the rate", work.rate.mantissa, 64), work.rate.exponent
-    if rate[0] % 2 == 0 or not -(2**15) <= rate[1] < 2**15:
-        raise WireError(f"rate is {work.rate}; accepted: an odd mantissa, and an exponent of 16 bits")
-    return _WORK.pack(steps, batch, *rate, unsigned("network", work.network, 64))
-
-
-def _decode_work(head: Reader) -> Work:
-    steps, batch, mantissa, exponent, network = head.unpack(_WORK)
-    if mantissa % 2 == 0:
-        raise WireError(f"head before byte {head.at}: mantissa of the rate is {mantissa}; accepted: odd numbers")
-    return Work(steps, batch, Rate(mantissa, exponent), network)
 
 
 def _encode_scalars(scalars: Mapping[str, float]) -> bytes:

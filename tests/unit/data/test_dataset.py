@@ -8,8 +8,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from prowd.data import Dataset, from_arrays, to_unit
+from prowd.data import Dataset, from_arrays
 from prowd.errors import ConfigError, DataError
+from prowd.nets.inputs import to_unit
 
 Array = NDArray[Any]
 
@@ -55,11 +56,36 @@ def test_tensors_and_read_only_arrays_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_floats_become_float32(dtype: torch.dtype) -> None:
+def test_floats_become_int8_codes(dtype: torch.dtype) -> None:
     images = torch.linspace(-1, 1, 120).reshape(6, 1, 4, 5).to(dtype)
     data = from_arrays(**arrays(x_train=images, x_test=images[:2]))
-    assert data.x_train.dtype == torch.float32
-    assert torch.equal(data.x_train, images.float())
+    assert data.x_train.dtype == data.x_test.dtype == torch.int8
+    exact = [round(Fraction(value) * 128) for value in images.double().flatten().tolist()]  # half to even
+    assert data.x_train.flatten().tolist() == [max(-127, min(127, code)) for code in exact]
+    assert torch.equal(data.x_test, data.x_train[:2])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floats_round_half_to_even_and_never_to_minus_128(dtype: type[np.floating[Any]]) -> None:
+    values = np.array([1.0, -1.0, 127.5 / 128, 0.5 / 128, 1.5 / 128, -0.5 / 128, -2.5 / 128, 0.0], dtype)
+    images = np.resize(values, (6, 1, 4, 2))
+    data = from_arrays(**arrays(x_train=images, x_test=images[:2]))
+    assert data.x_train[0].flatten().tolist() == [127, -127, 127, 0, 2, 0, -2, 0]
+
+
+def test_int8_codes_are_shared_as_they_are() -> None:
+    codes = np.arange(-128, 112, dtype=np.int8).reshape(6, 1, 4, 10)
+    data = from_arrays(**arrays(x_train=codes, x_test=codes[:2]))
+    assert data.x_train.dtype == torch.int8
+    assert data.x_train.data_ptr() == codes.ctypes.data
+    assert data.x_train.flatten().tolist() == list(range(-128, 112))
+
+
+def test_codes_and_the_floats_they_stand_for_are_the_same_data() -> None:
+    codes = np.arange(-60, 60, dtype=np.int8).reshape(6, 1, 4, 5)
+    values = codes.astype(np.float32) / 128
+    one, other = (from_arrays(**arrays(x_train=images, x_test=images[:2])) for images in (codes, values))
+    assert one.digest() == other.digest() != from_arrays(**arrays()).digest()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +99,7 @@ def test_floats_become_float32(dtype: torch.dtype) -> None:
         ({"x_train": floats(1.5)}, ["x_train", "1.5", "[-1, 1]"]),
         ({"x_train": floats(float("nan"))}, ["x_train", "nan", "[-1, 1]"]),
         ({"x_train": floats(float("-inf"))}, ["x_train", "-inf", "[-1, 1]"]),
-        ({"x_train": floats()}, ["x_test", "uint8", "float32"]),
+        ({"x_train": floats()}, ["x_test", "uint8", "int8"]),
         ({"x_test": np.zeros((2, 3, 4, 5), np.uint8)}, ["x_test", "(3, 4, 5)", "(1, 4, 5)"]),
         ({"y_train": np.zeros(5, int)}, ["y_train", "(5,)", "(6,)"]),
         ({"y_train": np.zeros((6, 1), int)}, ["y_train", "(6, 1)", "(6,)"]),
@@ -109,8 +135,10 @@ def test_to_unit_spans_exactly_minus_one_to_one() -> None:
     assert unit.dtype == torch.float32
     assert (float(unit[0]), float(unit[255])) == (-1.0, 1.0)
     assert torch.allclose(unit.diff(), torch.tensor(1 / 127.5), atol=1e-6)
-    values = torch.rand(3) * 2 - 1
-    assert torch.equal(to_unit(values), values)
+    codes = to_unit(torch.arange(-128, 128).to(torch.int8))
+    assert codes.tolist() == [code / 128 for code in range(-128, 128)]
+    with pytest.raises(TypeError, match="float32"):
+        to_unit(torch.rand(3))
 
 
 def slow_shrink(image: Array, size: int) -> list[list[int]]:
@@ -152,13 +180,13 @@ def test_resizing_large_images_is_exact_too() -> None:
     assert np.array_equal(data.x_train.numpy(), np.round(sums / 10_000))
 
 
-def test_resizing_floats_and_many_images() -> None:
-    images = torch.rand(2500, 2, 8, 8) * 2 - 1
+def test_resizing_codes_and_many_images() -> None:
+    images = torch.randint(-128, 128, (2500, 2, 8, 8), generator=torch.Generator().manual_seed(1)).to(torch.int8)
     labels = torch.arange(2500) % 5
     data = from_arrays(images, labels, images[:7], labels[:7])
     small = data.resized(4)
-    assert small.x_train.dtype == torch.float32
-    assert torch.allclose(small.x_train, torch.nn.functional.avg_pool2d(images, 2), atol=1e-6)
+    assert small.x_train.dtype == torch.int8
+    assert torch.equal(small.x_train, torch.nn.functional.avg_pool2d(images.double(), 2).round().to(torch.int8))
     assert data.resized(8) is data
 
 

@@ -17,14 +17,16 @@ from prowd.nets.float32 import FloatModel
 from prowd.nets.lowbit.model import LowBitModel
 from prowd.numbers.bits import FLOAT32
 from prowd.numbers.quantize import QTensor
-from prowd.numbers.seeds import generator
-from tests.unit.scenes import INT8, blobs, scene
+from prowd.numbers.streams import Stream
+from prowd.wire import Task
+from tests.reference import integer_client as oracle
+from tests.unit.scenes import INT8, asked, blobs, scene
 
 CPU = torch.device("cpu")
 
 
 def rows(count: int, batch: int, steps: int, seed: int = 0) -> list[list[int]]:
-    found: list[list[int]] = batches(count, batch, steps, torch.Generator().manual_seed(seed)).tolist()
+    found: list[list[int]] = batches(count, batch, steps, Stream.of(seed)).tolist()
     return found
 
 
@@ -56,15 +58,16 @@ class Stub:
     seen: list[Tensor] = field(default_factory=list)
     labels: list[list[int]] = field(default_factory=list)
 
-    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> Tensor:
+    def step(self, images: Tensor, labels: Tensor, correction: Correction | None = None) -> None:
         self.seen.append(images)
         self.labels.append(labels.tolist())
-        return torch.tensor(float(len(self.seen)))
+
+    def loss(self) -> float:
+        return len(self.seen) / 8
 
     def logits(self, images: Tensor) -> Tensor:
         self.sizes.append(len(images))
-        place = ((images[:, 0, 0, 0] + 1) * 127.5).round().long()
-        return torch.nn.functional.one_hot(place, 3).float()
+        return torch.nn.functional.one_hot(images[:, 0, 0, 0].long(), 3).float()
 
     def weights(self) -> dict[str, QTensor]:
         return {}
@@ -91,25 +94,38 @@ def test_accuracy_counts_a_ragged_last_batch_once(extra: int) -> None:
 
 
 def trained(given: Scene, round_: int = 1, client: int = 0, examples: Examples | None = None) -> Stub:
-    model = Stub()
-    assert fit(model, examples or blobs(12), given, round_, client) == pytest.approx((given.local.steps + 1) / 2)
+    model, task = Stub(), Task(round_, given.seed, client, {}, work=given.work(FLOAT32, round_))
+    assert fit(model, examples or blobs(12), given, task) == given.local.steps / 8
     return model
 
 
-def test_fit_returns_the_mean_loss_and_gives_each_image_its_label() -> None:
+def test_fit_returns_the_model_s_loss_and_gives_each_image_its_label() -> None:
     given, examples = scene(FLOAT32, steps=7), blobs(12)
     model = trained(given, examples=examples)
     assert len(model.seen) == 7
-    whole = generator(given.seed, "batches", 1, 0)
+    whole = Stream.of(given.seed, "batches", 1, 0)
     for chosen, images, labels in zip(batches(12, 4, 7, whole), model.seen, model.labels, strict=True):
         assert torch.equal(images, examples.images[chosen])
         assert labels == examples.labels[chosen].tolist()
 
 
-def test_fit_turns_bytes_into_the_unit_interval() -> None:
-    images = torch.tensor([0, 51, 255], dtype=torch.uint8).reshape(3, 1, 1, 1)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
+def test_images_stay_bytes(dtype: torch.dtype) -> None:
+    images = torch.tensor([0, 51, 127]).to(dtype).reshape(3, 1, 1, 1)
     model = trained(scene(FLOAT32, steps=1), examples=Examples(images, torch.tensor([0, 1, 2])))
-    torch.testing.assert_close(model.seen[0].flatten().sort().values, torch.tensor([-1.0, -0.6, 1.0]))
+    assert model.seen[0].dtype == dtype
+    assert sorted(model.seen[0].flatten().tolist()) == [0, 51, 127]
+
+
+def test_the_task_says_how_many_steps_and_how_large_the_batches() -> None:
+    given, model = scene(FLOAT32, steps=7, batch=4), Stub()
+    fit(model, blobs(12), given, Task(1, given.seed, 0, {}, work=replace(given.work(FLOAT32, 1), steps=3, batch=5)))
+    assert [len(labels) for labels in model.labels] == [5, 5, 5]
+
+
+def test_batches_are_those_of_the_oracle() -> None:
+    for count, batch, steps in ((10, 4, 9), (5, 64, 3), (1, 1, 2), (33, 8, 20)):
+        assert rows(count, batch, steps, seed=3) == oracle.batches(oracle.stream_key(3), count, batch, steps)
 
 
 def test_what_is_drawn_depends_on_seed_round_and_client_only() -> None:
@@ -147,7 +163,9 @@ def test_models_are_built_at_the_clients_width() -> None:
     given = scene(INT8, FLOAT32)
     state = initial_state(given)
     low, high = (
-        build_model(given, spec.width, quantized_model(given, state.model, spec), 1, spec.id) for spec in given.clients
+        build_model(given, spec.width, task.weights, task)
+        for spec in given.clients
+        for task in [asked(given, spec, quantized_model(given, state.model, spec))]
     )
     assert isinstance(low, LowBitModel)
     assert isinstance(high, FloatModel)
@@ -159,7 +177,8 @@ def test_rounding_is_keyed_by_round_and_client() -> None:
     weights = quantized_model(given, initial_state(given).model, given.clients[0])
     made = []
     for round_, client in ((1, 0), (1, 0), (2, 0), (1, 1)):
-        model, examples = build_model(given, INT8, weights, round_, client), blobs(12)
+        task = Task(round_, given.seed, client, weights, work=given.work(INT8, round_))
+        model, examples = build_model(given, INT8, weights, task), blobs(12)
         model.step(examples.images, examples.labels)
         made.append(model.weights()["fc.weight"].codes)
     assert torch.equal(made[0], made[1])

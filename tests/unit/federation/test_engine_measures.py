@@ -62,14 +62,14 @@ def test_bytes_are_the_lengths_of_the_messages(tmp_path: Path, start: ServerStat
         assert counted == {
             str(width): sum(len(messages[n]) for n in range(5) if MIX[n] == width) for width in (INT4, INT8, FLOAT32)
         }
-    # From the drawing in prowd.wire. Down: header 24, head 16, two settings 2 + 25 + 24; body 6, rows of the weights 46
-    # and 36, of the gains 32 and 30. 4·2·9 + 3·64 = 264 weights at 4 or 8 bits, or 271 floats with the gains.
+    # From the drawing in prowd.wire. Down: header 24, head 16 + 26, two settings 2 + 25 + 24; body 6, rows of the
+    # weights 46 and 36, of the gains 32 and 30. 4·2·9 + 3·64 = 264 weights at 4 or 8 bits; 271 floats with the gains.
     assert [len(transport.sent[n]) for n in range(5)] == [
-        91 + 88 + 264,
-        91 + 150 + 1084,
-        91 + 88 + 264,
-        91 + 150 + 1084,
-        91 + 88 + 132,
+        117 + 88 + 264,
+        117 + 150 + 1084,
+        117 + 88 + 264,
+        117 + 150 + 1084,
+        117 + 88 + 132,
     ]
     # Up: header 24, head 17, metrics 2 + 13 + 25, and 26 from those that measured what they received; the integer
     # widths send five weights a byte, 15 and 39 bytes.

@@ -20,7 +20,7 @@ from prowd.flower.client_app import app
 from prowd.flower.node import read_run
 from prowd.flower.records import HELLO, TRAIN, Brief, read_introduction, unpack_update
 from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
-from prowd.numbers.quantize import QTensor
+from prowd.numbers.quantize import QTensor, Rate
 from prowd.runs.build import assemble, load_data
 from prowd.wire import Parcel, Task, decode_update, encode_task
 from tests.unit.flower.fakes import Clock
@@ -47,14 +47,17 @@ def task(
     round_: int = 1,
     change: Callable[[Weights], Weights] = lambda weights: weights,
     seed: int | None = None,
+    **work: Any,
 ) -> Parcel:
     """The first task of a run."""
     config = read_run(text_of(method))
     federation = assemble(config, load_data(config)).federation
     scene = federation.scene
-    weights = change(federation.method.dispatch(scene, federation.method.init(scene), scene.clients[client]))
+    spec = scene.clients[client]
+    weights = change(federation.method.dispatch(scene, federation.method.init(scene), spec))
     measures = {MEASURE_RECEIVED: 1.0, MEASURE_TRAINED: 1.0}
-    return encode_task(Task(round_, config.seed if seed is None else seed, client, weights, measures))
+    own = config.seed if seed is None else seed
+    return encode_task(Task(round_, own, client, weights, measures, replace(scene.work(spec.width, round_), **work)))
 
 
 def content(parcel: Parcel, *, method: str = "fedavg", run: str = RUN) -> RecordDict:
@@ -107,6 +110,10 @@ def with_zeros(name: str, *shape: int, width: Any = INT2) -> Callable[[Weights],
         (lambda: task(change=with_zeros("mean/conv1.weight", 7)), r"'mean/conv1\.weight' has shape"),
         (lambda: task(change=with_zeros("conv1.gain", 5)), r"'conv1\.gain' has shape"),
         (lambda: task(change=lambda _: {}), r"conv1\.weight"),
+        (lambda: task(network=0), "network is 0x0"),
+        (lambda: task(steps=0), "steps are 0"),
+        (lambda: task(batch=0), "batch is 0"),
+        (lambda: task(rate=Rate(257, -9)), "rate is .*257"),
         (lambda: task(change=lambda weights: dict(list(weights.items())[1:])), r"conv1\.weight"),
     ],
 )

@@ -28,9 +28,25 @@ from prowd.methods.movement import movement, scaled_codes
 from prowd.nets.float32 import FloatSettings
 from prowd.numbers.bits import FLOAT32, Bitwidth
 from prowd.numbers.quantize import quantize
-from prowd.numbers.seeds import generator
-from prowd.wire import Task, Update
-from tests.unit.scenes import INT2, INT4, INT8, INT16, FakeTransport, codes, device, dot, floats, honest, same, scene
+from prowd.numbers.streams import Stream
+from prowd.wire import Update
+from tests.unit.scenes import (
+    INT2,
+    INT4,
+    INT8,
+    INT16,
+    FakeTransport,
+    asked,
+    codes,
+    device,
+    dot,
+    floats,
+    honest,
+    same,
+    scene,
+)
+
+STREAM = Stream.of(0, "movement")
 
 
 def played(method: Method, given: Scene, folder: Path, rounds: int = 2) -> ServerState:
@@ -84,7 +100,7 @@ def test_fedprox_adds_the_gradient_of_its_term() -> None:
         scene(INT8, FLOAT32, architecture=dot()), clients=(ClientSpec(0, INT8, 1), ClientSpec(1, FLOAT32, 1))
     )
     alpha = given.architecture.alphas[0]
-    task = Task(1, given.seed, 0, {"fc.weight": floats(0.25, 0.25, 0.25, 0.25, shape=(2, 2))})
+    task = asked(given, given.clients[0], {"fc.weight": floats(0.25, 0.25, 0.25, 0.25, shape=(2, 2))})
     moved = [torch.full((2, 2), 0.75)]
     for client, scale in ((given.clients[0], 1.0), (given.clients[1], alpha**-2)):
         (pull,) = FedProx(mu=0.5)._pull(given, task, client)(moved)
@@ -123,13 +139,13 @@ def test_movements_are_unbiased_in_range_and_exact_where_they_fit(target: Bitwid
     received = codes(INT8, 0, 0, 0, 0, 100, -127)
     trained = codes(INT8, 1, -1, 3, 0, -120, 127)
     moved = (trained.codes - received.codes) / 128
-    draws = torch.stack([movement(trained, received, target, generator(0, draw)).value() for draw in range(4000)])
-    sent = movement(trained, received, target, generator(0, 0))
+    draws = torch.stack([movement(trained, received, target, STREAM, draw).value() for draw in range(4000)])
+    sent = movement(trained, received, target, STREAM, 0)
     assert int(sent.codes.abs().max()) <= target.max_code
     error = (draws.mean(0) - moved).abs()
     assert bool((error <= 5 * draws.std(0) / 4000**0.5 + 1e-7).all())
     small = codes(INT8, target.max_code, -1, 0)
-    assert torch.equal(movement(small, codes(INT8, 0, 0, 0), target, generator(0)).value(), small.value())
+    assert torch.equal(movement(small, codes(INT8, 0, 0, 0), target, STREAM, 0).value(), small.value())
 
 
 def test_movements_can_travel_in_the_uplink_s_width(tmp_path: Path) -> None:
@@ -183,10 +199,10 @@ def test_the_correction_is_counted_at_full_pace(width: Bitwidth, tmp_path: Path)
     method, player = FedComGate(gamma=1), device(given.clients[0], tmp_path)
     state = method.init(given)
     shapes = given.architecture.shapes
-    sent = method.train(given, Task(2, given.seed, 0, method.dispatch(given, state, player.spec)), player).weights
+    sent = method.train(given, asked(given, player.spec, method.dispatch(given, state, player.spec), 2), player).weights
     means = {name: torch.full(shape, 0.125) for name, shape in shapes.items()}
     weights = method.dispatch(given, replace(state, memory=means), player.spec)
-    method.train(given, Task(4, given.seed, 0, weights), player)
+    method.train(given, asked(given, player.spec, weights, 4), player)
     known = player.memory.load(before=5)
     assert known is not None
     second, third = (1 + 0.5**0.5) / 2, 0.5

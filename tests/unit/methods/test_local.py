@@ -17,7 +17,7 @@ from prowd.nets import Architecture, Conv, Flatten, Linear
 from prowd.nets.float32 import FloatModel
 from prowd.numbers.bits import FLOAT32, Bitwidth
 from prowd.numbers.quantize import QTensor, Weights
-from tests.unit.scenes import INT8, device, same, scene
+from tests.unit.scenes import INT8, asked, device, same, scene
 
 from .test_methods import play, update, values, with_local_gains
 
@@ -29,8 +29,9 @@ def test_rates_fall_along_a_cosine(method: Method, width: Bitwidth, tmp_path: Pa
     falling = replace(given, local=replace(given.local, horizon=3))
     player, start = device(given.clients[0], tmp_path), method.init(given)
     for round_, pace in ((1, 1.0), (2, 0.75), (3, 0.25)):
-        model = build_model(given, width, FedAvg().dispatch(given, start, player.spec), round_, 0, pace)
-        loss = fit(model, player.train, given, round_, 0)
+        task = asked(given, player.spec, FedAvg().dispatch(given, start, player.spec), round_, pace)
+        model = build_model(given, width, task.weights, task)
+        loss = fit(model, player.train, given, task)
         fresh = device(given.clients[0], tmp_path / str(round_))  # one that has no model of its own yet
         sent = play(method, falling, fresh, replace(start, round=round_ - 1))
         assert sent.metrics["loss"] == loss
@@ -38,18 +39,19 @@ def test_rates_fall_along_a_cosine(method: Method, width: Bitwidth, tmp_path: Pa
     assert {given.local.pace(round_) for round_ in (1, 2, 1000)} == {1.0}
 
 
-@pytest.mark.parametrize("asked", [(), (MEASURE_RECEIVED,), (MEASURE_TRAINED,), (MEASURE_RECEIVED, MEASURE_TRAINED)])
-def test_measures_what_the_task_asks_for(asked: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("measures", [(), (MEASURE_RECEIVED,), (MEASURE_TRAINED,), (MEASURE_RECEIVED, MEASURE_TRAINED)])
+def test_measures_what_the_task_asks_for(measures: tuple[str, ...], tmp_path: Path) -> None:
     given = scene(INT8, steps=20)
     player, start = device(given.clients[0], tmp_path), FedAvg().init(given)
-    metrics = play(FedAvg(), given, player, start, **dict.fromkeys(asked, 1.0)).metrics
-    model = build_model(given, INT8, FedAvg().dispatch(given, start, player.spec), 1, 0)
+    metrics = play(FedAvg(), given, player, start, **dict.fromkeys(measures, 1.0)).metrics
+    task = asked(given, player.spec, FedAvg().dispatch(given, start, player.spec))
+    model = build_model(given, INT8, task.weights, task)
     before = accuracy(model, player.test, given.device)
-    fit(model, player.train, given, 1, 0)
+    fit(model, player.train, given, task)
     after = accuracy(model, player.test, given.device)
     assert before != after
-    assert metrics.get("accuracy_received") == (before if MEASURE_RECEIVED in asked else None)
-    assert metrics.get("accuracy_trained") == (after if MEASURE_TRAINED in asked else None)
+    assert metrics.get("accuracy_received") == (before if MEASURE_RECEIVED in measures else None)
+    assert metrics.get("accuracy_trained") == (after if MEASURE_TRAINED in measures else None)
 
 
 def test_local_gains_stay_on_the_device_across_rounds(tmp_path: Path) -> None:
@@ -65,7 +67,7 @@ def test_local_gains_stay_on_the_device_across_rounds(tmp_path: Path) -> None:
     second = replace(FedAvg().aggregate(given, start, [first]), round=1)
     received = FedAvg().dispatch(given, second, player.spec)
     model = FloatModel(given.architecture, {**received, **kept}, given.local.float32, given.device)
-    fit(model, player.train, given, 2, 0)
+    fit(model, player.train, given, asked(given, player.spec, received, 2))
     for _ in range(2):  # and again, as after a crash: the outcome of round 2 is not read in round 2
         assert same(
             values(play(FedAvg(), given, player, second).weights), values({n: model.weights()[n] for n in received})
@@ -123,8 +125,9 @@ def test_local_goes_on_from_its_own_weights(width: Bitwidth, gains: str, tmp_pat
     for round_ in (1, 2, 3):
         sent = play(Local(), given, player, replace(state, round=round_ - 1))
         assert sent.weights == {}
-        model = build_model(given, width, weights, round_, 0)
-        assert sent.metrics["loss"] == fit(model, player.train, given, round_, 0)
+        task = asked(given, player.spec, weights, round_)
+        model = build_model(given, width, weights, task)
+        assert sent.metrics["loss"] == fit(model, player.train, given, task)
         weights = {name: QTensor(tensor.codes.clone(), tensor.width) for name, tensor in model.weights().items()}
         kept = player.memory.load(before=round_ + 1)
         assert kept is not None

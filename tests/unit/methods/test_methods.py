@@ -12,13 +12,13 @@ from torch import Tensor
 
 from prowd.device.scene import ClientSpec, Rescale, Scene
 from prowd.device.training import build_model, fit
-from prowd.methods import METHODS, Device, FedAvg, Method, ServerState, Slot
+from prowd.methods import METHODS, Device, FedAvg, Method, ScalesRates, ServerState, Slot
 from prowd.methods.common import initial_state
 from prowd.nets.float32 import FloatSettings
 from prowd.numbers.bits import FLOAT32, Bitwidth
 from prowd.numbers.quantize import QTensor, Weights
-from prowd.wire import Task, Update
-from tests.unit.scenes import INT2, INT8, INT16, codes, device, dot, floats, same, scene
+from prowd.wire import Update
+from tests.unit.scenes import INT2, INT8, INT16, asked, codes, device, dot, floats, same, scene
 
 HAND = replace(
     scene(INT8, FLOAT32, FLOAT32, architecture=dot()),
@@ -180,7 +180,8 @@ def values(weights: Weights) -> dict[str, Tensor]:
 def play(method: Method, given: Scene, player: Device, state: ServerState, **settings: float) -> Update:
     """Have one client take part in the next round."""
     received = method.dispatch(given, state, player.spec)
-    return method.train(given, Task(state.round + 1, given.seed, player.spec.id, received, settings), player)
+    factor = method.rate(given, player.spec) if isinstance(method, ScalesRates) else 1.0
+    return method.train(given, asked(given, player.spec, received, state.round + 1, factor, **settings), player)
 
 
 @pytest.mark.parametrize("bits", [4, 8, 16])
@@ -211,8 +212,9 @@ def test_training_starts_from_what_was_received(width: Bitwidth, tmp_path: Path)
     given = replace(scene(width), uplink="native")
     player, start = device(given.clients[0], tmp_path), FedAvg().init(given)
     sent = play(FedAvg(), given, player, start)
-    model = build_model(given, width, FedAvg().dispatch(given, start, player.spec), 1, 0)
-    loss = fit(model, player.train, given, 1, 0)
+    task = asked(given, player.spec, FedAvg().dispatch(given, start, player.spec))
+    model = build_model(given, width, task.weights, task)
+    loss = fit(model, player.train, given, task)
     assert same(values(sent.weights), values(model.weights()))
     assert sent.metrics["loss"] == loss
     assert (sent.round, sent.client, sent.width, sent.num_examples) == (1, 0, width, 12)

@@ -17,8 +17,8 @@ from prowd.methods.movement import best_ternary
 from prowd.methods.plus import sends_movement
 from prowd.numbers.bits import FLOAT32, Bitwidth
 from prowd.numbers.quantize import QTensor
-from prowd.wire import Task, Update, encode_update
-from tests.unit.scenes import INT2, INT4, INT8, codes, device, dot, floats, scene
+from prowd.wire import Update, encode_update
+from tests.unit.scenes import INT2, INT4, INT8, asked, codes, device, dot, floats, scene
 
 from .test_baselines import played
 
@@ -39,7 +39,7 @@ def test_messages_are_as_long_as_those_of_fedavg(uplink: str, tmp_path: Path) ->
     for spec in given.clients:
         sizes = set()
         for chosen in (PLAIN, FedAvg()):
-            task = Task(1, given.seed, spec.id, chosen.dispatch(given, chosen.init(given), spec))
+            task = asked(given, spec, chosen.dispatch(given, chosen.init(given), spec))
             sizes.add(len(encode_update(chosen.train(given, task, device(spec, tmp_path / chosen.name)))))
         assert len(sizes) == 1
 
@@ -116,10 +116,10 @@ def test_gamma_says_how_far_the_server_goes() -> None:
 def test_a_message_goes_as_far_as_the_device_and_leaves_nothing_behind(tmp_path: Path) -> None:
     given = scene(INT8, steps=6)
     player = device(given.clients[0], tmp_path)
-    task = Task(1, given.seed, 0, PLAIN.dispatch(given, PLAIN.init(given), player.spec))
+    task = asked(given, player.spec, PLAIN.dispatch(given, PLAIN.init(given), player.spec))
     sent = PLAIN.train(given, task, player).weights["fc.weight"].value().flatten()
-    model = build_model(given, INT8, task.weights, 1, 0)
-    fit(model, player.train, given, 1, 0)
+    model = build_model(given, INT8, task.weights, task)
+    fit(model, player.train, given, task)
     moved = (model.weights()["fc.weight"].value() - task.weights["fc.weight"].value()).flatten()
     assert float(sent @ moved / (moved @ moved)) == pytest.approx(1.0, rel=1 / 256)
     assert player.memory.load(before=2) is None

@@ -6,20 +6,23 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 
 from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
 from prowd.numbers.quantize import (
     QTensor,
     Rate,
     clip_codes,
+    corrected_steps,
     encode,
+    largest_magnitude,
     quantize,
-    shift,
     shift_exponent,
     stochastic_steps,
     ternarize,
     ternary,
 )
+from prowd.numbers.streams import Stream
 
 INT4, INT8 = Bitwidth(4), Bitwidth(8)
 
@@ -63,16 +66,17 @@ def test_ternary_thresholds_are_at_a_quarter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "power"),
-    [(1.0, 1), (1.4, 1), (1.5, 2), (3.0, 4), (5.6, 4), (5.7, 8), (0.75, 1), (0.7, 0.5), (0.001, 1 / 1024)],
+    ("x", "exponent"),
+    [(0, 0), (1, 0), (2, 1), (3, 2), (5, 2), (6, 3), (11, 3), (12, 4), (45, 5), (46, 6), (2**40, 40), (2**62 - 1, 62)],
 )
-def test_shift_is_the_nearest_power_in_ratio(x: float, power: float) -> None:
-    assert shift(x) == power
+def test_shift_is_the_nearest_power_in_ratio(x: int, exponent: int) -> None:
+    assert shift_exponent(x) == exponent
 
 
-def test_shift_of_zero_is_one() -> None:
-    assert shift(0.0) == 1.0
-    assert shift_exponent(0.0) == 0
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64, torch.float32, torch.float64])
+def test_the_largest_magnitude(dtype: torch.dtype) -> None:
+    assert largest_magnitude(torch.tensor([[3, -7], [0, 5]], dtype=dtype)) == 7
+    assert largest_magnitude(torch.tensor([], dtype=dtype)) == 0
 
 
 @pytest.mark.parametrize(
@@ -98,24 +102,72 @@ def test_rates_are_positive_and_finite(eta: float) -> None:
         Rate.nearest(eta)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "rate"),
+    [
+        (8, 1, Rate(1, 3)),
+        (1, 3, Rate(171, -9)),
+        (2, 3, Rate(171, -8)),
+        (511, 2, Rate(1, 8)),  # 255.5: the tie goes to the even mantissa 256
+        (513, 2, Rate(1, 8)),
+        (509, 2, Rate(127, 1)),  # 254.5: to 254
+        (254, 1, Rate(127, 1)),
+        (10**30, 10**30, Rate(1, 0)),
+        (1, 2**100, Rate(1, -100)),
+    ],
+)
+def test_rates_of_ratios(a: int, b: int, rate: Rate) -> None:
+    assert Rate.ratio(a, b) == rate
+
+
+@pytest.mark.parametrize(
+    ("value", "rate"),
+    [
+        (1.0, Rate(1, 0)),
+        (0.75, Rate(3, -2)),
+        (0.1, Rate(0x1999999999999A >> 1, -55)),
+        (257.0, Rate(257, 0)),
+        (5e-324, Rate(1, -1074)),
+        (2.0**1000, Rate(1, 1000)),
+    ],
+)
+def test_rates_that_are_exact(value: float, rate: Rate) -> None:
+    assert Rate.exactly(value) == rate
+    assert rate.value == value
+
+
+def words(count: int, seed: int = 0) -> Tensor:
+    return Stream.of(seed).words(0, 0, count)
+
+
 def test_steps_by_hand() -> None:
     """The largest |g| is 64, so with η = 3 x = 3·g/64: 3, −3, 1.5, 0, 3/64."""
-    gradient = torch.tensor([64.0, -64.0, 32.0, 0.0, 1.0])
+    gradient = torch.tensor([64, -64, 32, 0, 1])
     seen = set()
     for seed in range(100):
-        steps = stochastic_steps(gradient, Rate(3, 0), torch.Generator().manual_seed(seed)).tolist()
+        steps = stochastic_steps(gradient, Rate(3, 0), words(5, seed)).tolist()
         assert steps[:2] == [3, -3]
         assert steps[3] == 0
         seen.add((steps[2], steps[4]))
     assert seen == {(1, 0), (2, 0), (1, 1), (2, 1)}
 
 
-def test_steps_draw_once_for_every_entry() -> None:
-    """Whatever is in the gradient, the stream goes on from the same place."""
-    after = []
-    for gradient in (torch.zeros(3, 4), torch.arange(12.0).reshape(3, 4), torch.ones(3, 4, dtype=torch.float64)):
-        for rate in (Rate(1, 0), Rate(5, -1)):
-            random = torch.Generator().manual_seed(3)
-            stochastic_steps(gradient, rate, random)
-            after.append(torch.rand(1, generator=random).item())
-    assert len(set(after)) == 1
+def test_a_step_rounds_up_above_the_upper_24_bits_of_its_word() -> None:
+    """x = 1/2 and −1/2: up exactly when r < 2^23."""
+    gradient = torch.tensor([2, 1, -1, 1, -1])
+    given = torch.tensor([0, 2**31 - 1, 2**31 - 256, 2**31, 2**32 - 1])
+    assert stochastic_steps(gradient, Rate(1, 0), given).tolist() == [1, 1, -1, 0, 0]
+
+
+def test_corrected_steps_by_hand() -> None:
+    """x = η·(g/64 + addition) with η = 2 and the largest |g| 64: 2 + 1, −1 + 1/2, 0 − 3/4."""
+    gradient, addition = torch.tensor([64, -32, 0]), torch.tensor([0.5, 0.25, -0.375])
+    low, high = torch.zeros(3, dtype=torch.int64), torch.full((3,), 2**32 - 1)
+    assert corrected_steps(gradient, Rate(1, 1), low, addition).tolist() == [3, -1, -1]
+    assert corrected_steps(gradient, Rate(1, 1), high, addition).tolist() == [3, 0, 0]
+
+
+def test_a_correction_of_nothing_changes_nothing() -> None:
+    gradient = torch.arange(-500, 500)
+    plain = stochastic_steps(gradient, Rate(13, -2), words(1000))
+    assert torch.equal(corrected_steps(gradient, Rate(13, -2), words(1000), torch.zeros(1000)), plain.double())

@@ -24,8 +24,8 @@ from prowd.runs.snapshots import (
     client_files,
     read_snapshot,
 )
-from prowd.wire import Task, decode_update, encode_task
-from tests.unit.scenes import INT2, INT4, INT8, INT16, Answer, FakeTransport, device, same, scene
+from prowd.wire import decode_update, encode_task
+from tests.unit.scenes import INT2, INT4, INT8, INT16, Answer, FakeTransport, asked, device, same, scene
 
 
 @pytest.mark.parametrize("clients", [1, 2, 63, 64, 65, 127, 128, 129, 1000, 12345])
@@ -79,7 +79,7 @@ def test_every_method_leaves_samples_of_its_clients(name: str, tmp_path: Path) -
 def trained(given: Scene, client: int, folder: Path) -> tuple[Snapshot, Mapping[str, QTensor]]:
     """What is kept of a client's round, and what it sends."""
     method, spec = FedAvg(), given.clients[client]
-    task = Task(1, given.seed, client, method.dispatch(given, method.init(given), spec))
+    task = asked(given, spec, method.dispatch(given, method.init(given), spec))
     own = replace(device(spec, folder), snapshots=Snapshots(folder, (1,)))
     update = decode_update(ClientRuntime(given, method, own).handle(encode_task(task).join()))
     return read_snapshot(client_files(folder)[1][client]), update.weights
@@ -107,7 +107,7 @@ def test_a_sample_is_not_what_an_uplink_of_two_bits_makes_of_it(tmp_path: Path) 
 def test_local_keeps_what_it_remembers(tmp_path: Path) -> None:
     given, method = scene(INT8), Local()
     own = replace(device(given.clients[0], tmp_path / "memory"), snapshots=Snapshots(tmp_path / "s", (1,)))
-    method.train(given, Task(1, given.seed, 0, {}), own)
+    method.train(given, asked(given, own.spec, {}), own)
     remembered = own.memory.load(2)
     assert remembered is not None
     assert same(read_snapshot(client_files(tmp_path / "s")[1][0]).values, flat(remembered))

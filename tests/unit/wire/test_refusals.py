@@ -11,13 +11,18 @@ import torch
 
 from prowd.errors import WireError
 from prowd.numbers.bits import FLOAT32, INT2, Bitwidth
-from prowd.numbers.quantize import QTensor
+from prowd.numbers.quantize import QTensor, Rate
+from prowd.wire import Work
 from prowd.wire.messages import MAX_TENSORS, Task, encode_task, encode_update, encode_weights
 from tests.unit.wire.test_wire import INT8, tensor, update
 
 
 def sick(value: Any, width: Bitwidth = INT8, dtype: torch.dtype = torch.int16, scale: Any = 1.0) -> Callable[[], bytes]:
     return lambda: encode_weights({"w": QTensor(torch.tensor(value, dtype=dtype), width, scale)})
+
+
+def work(**fields: Any) -> Callable[[], bytes]:
+    return lambda: encode_task(Task(0, 0, 0, {}, work=Work(**fields))).join()
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,17 @@ def sick(value: Any, width: Bitwidth = INT8, dtype: torch.dtype = torch.int16, s
         (lambda: encode_task(Task(0, 0, 0, {}, {"eta": 2**53 + 1})).join(), "that a double holds"),
         (lambda: encode_task(Task(0, 0, 0, {}, {"eta": "1"})).join(), "eta is '1'"),  # type: ignore[dict-item]
         (lambda: encode_task(Task(0, 0, 0, {}, {f"{at}": 0 for at in range(1025)})).join(), "1025 scalars"),
+        (work(steps=-1), "steps is -1"),
+        (work(batch=2**32), "batch is"),
+        (work(batch=2.5), "batch is 2.5"),
+        (work(network=2**64), "network is"),
+        (work(rate=Rate(2, 0)), "rate is"),
+        (work(rate=Rate(0, 0)), "rate is"),
+        (work(rate=Rate(2**64 + 1, 0)), "mantissa of the rate is"),
+        (work(rate=Rate(-1, 0)), "mantissa of the rate is -1"),
+        (work(rate=Rate(1, 2**15)), "rate is"),
+        (work(rate=Rate(1, -(2**15) - 1)), "rate is"),
+        (work(rate=Rate(1, 0.5)), "rate is"),  # type: ignore[arg-type]
         (lambda: encode_update(replace(update(), num_examples=-5)), "num_examples is -5"),
     ],
 )

@@ -66,7 +66,7 @@ def head(bits: int = 8, scalars: bytes = b"", count: int = 0) -> bytes:
 
 
 def message(body: bytes, head: bytes = head(), kind: int = 2) -> bytes:
-    fixed = struct.pack("<4sBBHIQ", b"PRWD", 1, kind, 0, len(head), len(body))
+    fixed = struct.pack("<4sBBHIQ", b"PRWD", 2, kind, 0, len(head), len(body))
     return fixed + struct.pack("<I", zlib.crc32(fixed + head)) + head + body
 
 
@@ -183,7 +183,8 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "message of 0 bytes; accepted: 24 to"),
     "header cut off": (message(body())[:23], "message of 23 bytes"),
     "magic": (b"PKWD" + message(body())[4:], "byte 0: magic is b'PKWD'"),
-    "version": (b"PRWD\x02" + message(body())[5:], "byte 4: version is 2; accepted: 1"),
+    "version 1": (b"PRWD\x01" + message(body())[5:], "byte 4: version is 1, .*; accepted: 2"),
+    "version 3": (b"PRWD\x03" + message(body())[5:], "byte 4: version is 3; accepted: 2"),
     "task for update": (message(body(), kind=1), "byte 5: kind is 1; accepted: 2"),
     "kind 0": (message(body(), kind=0), "byte 5: kind is 0"),
     "reserved": (message(body())[:6] + b"\x01" + message(body())[7:], "byte 6: zero is 1; accepted: 0"),
