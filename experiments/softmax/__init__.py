@@ -1,0 +1,1 @@
+"""The integer cross-entropy against a float softmax: the same error codes."""

@@ -37,11 +37,11 @@ def weights(folder: Path, kernel: str, capability: str, workers: int, method: st
     """Hash of the weights that a process with PyTorch's vector instructions comes to."""
     (folder / "script.py").write_text(RUN.replace("SETTINGS", repr(TINY)), "utf-8")
     out = folder / f"{kernel}-{capability}-{workers}"
-    np.savez(out.with_suffix(".npz"), **arrays())
-    command = [sys.executable, folder / "script.py", out, kernel, str(workers), method]
+    np.savez(out.with_suffix(".npz"), **arrays())  # type: ignore[arg-type]
+    command = [sys.executable, str(folder / "script.py"), str(out), kernel, str(workers), method]
     environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=True)
-    return done.stdout.strip()
+    return str(done.stdout).strip()
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedpaq", "prowd-plus"])
