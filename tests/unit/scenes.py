@@ -35,11 +35,14 @@ def dot(inputs: int = 2, outputs: int = 2) -> Architecture:
 
 
 def blobs(count: int, seed: int = 0, shape: tuple[int, int, int] = SHAPE, classes: int = CLASSES) -> Examples:
-    """Bytes of a fixed pattern of ±0.7 for each class, with noise; the classes come in turn, as a linear net learns."""
+    """A fixed pattern of ±0.7 for each class, with noise, as int8 codes of 1/128; the classes come in turn.
+
+    A linear net can learn them.
+    """
     pattern = torch.randn((classes, *shape), generator=torch.Generator().manual_seed(7)).sign() * 0.7
     noise = torch.randn((count, *shape), generator=torch.Generator().manual_seed(seed)) * 0.3
     labels = torch.arange(count) % classes
-    return Examples(((pattern[labels] + noise).clamp(-1, 1) * 127.5 + 127.5).round().to(torch.uint8), labels)
+    return Examples(((pattern[labels] + noise) * 128).round().clamp(-128, 127).to(torch.int8), labels)
 
 
 def scene(
