@@ -98,7 +98,10 @@ def test_a_device_refuses_work_for_another_network(width: Bitwidth, tmp_path: Pa
         (FLOAT32, {"batch": 0}, "batch"),
         (INT8, {"rate": Rate(257, -5)}, "rate"),
         (INT8, {"rate": Rate(2**64 - 1, -60)}, "rate"),
+        (INT8, {"rate": Rate(1, 257)}, "rate"),
+        (INT16, {"rate": Rate(1, -257)}, "rate"),
         (FLOAT32, {"rate": Rate(2**53 + 1, -53)}, "rate"),
+        (FLOAT32, {"rate": Rate(1, -1075)}, "rate"),
         (FLOAT32, {"rate": Rate(1, 972)}, "rate"),
     ],
 )
@@ -109,7 +112,7 @@ def test_a_device_refuses_work_that_it_cannot_do(
         handled(width, tmp_path, **changes)
 
 
-@pytest.mark.parametrize("rate", [Rate(255, -(2**15)), Rate(255, 2**15 - 1), Rate(1, 0)])
-def test_integer_devices_take_any_rate_of_8_bits(rate: Rate, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rate", [Rate(255, -256), Rate(255, 256), Rate(1, 0)])
+def test_integer_devices_take_very_small_and_very_large_rates(rate: Rate, tmp_path: Path) -> None:
     handled(INT8, tmp_path, rate=rate)
     handled(INT16, tmp_path, rate=rate)
