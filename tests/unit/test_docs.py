@@ -162,7 +162,8 @@ def command_context(arguments: list[str]) -> click.Context:
         name, found, rest = command.resolve_command(click.Context(command, parent=context), rest)
         assert name is not None
         assert found is not None
-        context, command = click.Context(command, info_name=name, parent=context), found
+        settings = command.context_settings  # or commands remember how to ask for help from a context that has none
+        context, command = click.Context(command, info_name=name, parent=context, **settings), found
     return command.make_context(None, rest, parent=context, resilient_parsing=not rest or "--help" in rest)
 
 

@@ -24,7 +24,7 @@ def faults(source: str) -> Iterator[str]:
             case ast.ImportFrom(module=module) if module not in ALLOWED:
                 yield f"import from {module}"
             case ast.Constant(value=float() | complex()):
-                yield f"line {node.lineno}: the literal {node.value}"
+                yield f"line {node.lineno}: the literal {node.value!r}"
             case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
                 yield f"line {node.lineno}: a true division"
             case ast.Name(id=name) | ast.Attribute(attr=name) if name in NOT_INTEGER:

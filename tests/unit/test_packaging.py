@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import setuptools
+import setuptools  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[2]
 

@@ -76,9 +76,9 @@ def _check_work(work: Work, network: Architecture, width: Bitwidth) -> None:
         raise WireError(f"network is {work.network:#x}; accepted: {network.digest:#x}, the one of this client")
     if not (work.steps and work.batch):
         raise WireError(f"steps are {work.steps} and batch is {work.batch}; accepted: 1 or more of each")
-    bits, largest = (53, 971) if width.is_float else (RATE_BITS, 2**15)  # what a double holds
-    if work.rate.mantissa >= 2**bits or work.rate.exponent > largest:
-        raise WireError(f"rate is {work.rate}; accepted: {bits} bits of mantissa, an exponent of at most {largest}")
+    bits, least, most = (53, -1074, 971) if width.is_float else (RATE_BITS, -256, 256)  # of a double, or of the kernels
+    if work.rate.mantissa >= 2**bits or not least <= work.rate.exponent <= most:
+        raise WireError(f"rate is {work.rate}; accepted: {bits} bits of mantissa, an exponent from {least} to {most}")
 
 
 @dataclass(frozen=True)
