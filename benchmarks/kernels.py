@@ -167,6 +167,7 @@ def bind(work: Callable[..., object], *arguments: Tensor) -> Callable[[], object
 def least(work: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Least seconds of each piece of work, taken in turn, so that a slow moment of the machine meets all of them.
 
+    They are seconds of the CPU, not of the clock: when other processes take turns with this one, theirs are left out.
     In every turn a piece is done four times and the first is not timed: steps follow steps, and find their data in the
     caches.
     """
@@ -175,9 +176,9 @@ def least(work: dict[str, Callable[[], object]], repeats: int) -> dict[str, floa
         for name, call in work.items():
             call()
             for _ in range(3):
-                began = time.perf_counter()
+                began = time.process_time()
                 call()
-                times[name] = min(times[name], time.perf_counter() - began)
+                times[name] = min(times[name], time.process_time() - began)
     return times
 
 

@@ -370,29 +370,34 @@ typedef struct {
     int32_t codes[WINDOWS], places[WINDOWS];
 } Winners;
 
-/* Let another code of a window compete. */
-static inline void compete(Winners *w, ptrdiff_t x, int32_t code, int32_t place) {
-    const int32_t largest = w->codes[x];
-    w->places[x] = code > largest ? place : w->places[x];
-    w->codes[x] = code > largest ? code : largest;
+/* Windows of 2 x 2 codes that lie side by side, which compilers make vectors of. */
+static inline void compare_squares(const int16_t *top, const int16_t *bottom, int32_t below, ptrdiff_t count,
+                                   Winners *w) {
+    for (ptrdiff_t x = 0; x < count; x++) {
+        const int32_t a = top[2 * x], b = top[2 * x + 1], c = bottom[2 * x], d = bottom[2 * x + 1];
+        const int32_t upper = b > a ? b : a, lower = d > c ? d : c;
+        w->codes[x] = lower > upper ? lower : upper;
+        w->places[x] = lower > upper ? below + (d > c) : b > a;
+    }
 }
 
-/* Winners of windows whose first codes lie from `corner` on; of equals the first, row by row. Windows two codes wide that
- * lie side by side are what compilers make vectors of. */
+/* Any window. */
+static inline void compare(const prowd_layer *l, const int16_t *window, int32_t *largest, int32_t *place) {
+    *largest = window[0], *place = 0;
+    for (int32_t i = 0; i < l->kernel_rows; i++)
+        for (int32_t j = 0; j < l->kernel_columns; j++) {
+            const int32_t at = i * l->columns + j, code = window[at];
+            *place = code > *largest ? at : *place;
+            *largest = code > *largest ? code : *largest;
+        }
+}
+
+/* Winners of windows whose first codes lie from `corner` on; of equals the first, row by row. */
 PROWD_CLONES static void find_winners(const prowd_layer *l, const int16_t *corner, ptrdiff_t count, Winners *w) {
-    const ptrdiff_t stride = l->stride_columns;
-    for (ptrdiff_t x = 0; x < WINDOWS; x++) w->codes[x] = INT32_MIN, w->places[x] = 0;
-    for (int32_t i = 0, place = 0; i < l->kernel_rows; i++, place += l->columns) {
-        const int16_t *codes = corner + place;
-        if (stride == 2 && l->kernel_columns == 2)
-            for (ptrdiff_t x = 0; x < count; x++) {
-                compete(w, x, codes[2 * x], place);
-                compete(w, x, codes[2 * x + 1], place + 1);
-            }
-        else
-            for (ptrdiff_t x = 0; x < count; x++)
-                for (int32_t j = 0; j < l->kernel_columns; j++) compete(w, x, codes[x * stride + j], place + j);
-    }
+    if (l->kernel_rows == 2 && l->kernel_columns == 2 && l->stride_columns == 2)
+        compare_squares(corner, corner + l->columns, l->columns, count, w);
+    else
+        for (ptrdiff_t x = 0; x < count; x++) compare(l, corner + x * l->stride_columns, w->codes + x, w->places + x);
 }
 
 /* Windows of a row from column x on, at most WINDOWS. */
