@@ -22,7 +22,7 @@ LEFT_OUT = ("rows", -1), ("kernel_rows", 1), ("kernel_columns", -1), ("kernel_co
 
 
 def many_positions(random: Random) -> Iterator[Case]:
-    """Images whose positions are summed in several parts, images that are summed together, rows of the widest."""
+    """Images whose positions are summed in several parts, images that are summed together, many logits."""
     shapes: tuple[tuple[Any, int, int], ...] = (
         ((1, 24, 23), 2, 12), ((1, 24, 23), 2, 16), ((2, 13, 13), 5, 9), ((1, 3, 512), 1, 14), ((1, 2, 700), 2, 4),
         ((2, 16, 16), 5, 13), ((2, 32, 1), 1, 8),
@@ -33,6 +33,8 @@ def many_positions(random: Random) -> Iterator[Case]:
         size = layers[1].output(layers[0].output(shape))
         flat = Flatten(), Linear("c", size[1] * size[2], 3, relu=False)
         yield random_round(random, Architecture((*layers, *flat), shape), s, batch)
+    many_logits = Architecture((Flatten(), Linear("a", 20, 40, relu=False)), (1, 4, 5))
+    yield random_round(random, many_logits, 6, 40, examples=40)
 
 
 def wide_padding(random: Random) -> Iterator[Case]:
