@@ -154,9 +154,9 @@ def random_codes(random: Random, architecture: Architecture, s: int) -> list[lis
     return [[random.randint(-most, most) for _ in range(math.prod(shape))] for shape in architecture.shapes.values()]
 
 
-def random_round(random: Random, architecture: Architecture, s: int, batch: int) -> Case:
+def random_round(random: Random, architecture: Architecture, s: int, batch: int, examples: int | None = None) -> Case:
     """A round of two or three steps on a network."""
-    images = random_images(random, random.randint(1, 5), architecture.input_shape)
+    images = random_images(random, examples or random.randint(1, 5), architecture.input_shape)
     work = oracle.Work(
         seed=random.getrandbits(64), round=3, client=8, s=s, steps=random.randint(2, 3), batch=batch,
         rate=random.choice(RATES), logit_scale=random.choice((-1, 3, 6)),

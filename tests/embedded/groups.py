@@ -12,6 +12,7 @@ __all__ = ["GROUPS", "all_cases"]
 GROUPS: dict[str, Callable[[Random, int], Iterator[cases.Case]]] = {
     "rounds": lambda random, times: cases.random_rounds(random, 120 * times),
     "many positions": lambda random, _: limits.many_positions(random),
+    "wide padding": lambda random, _: limits.wide_padding(random),
     "largest sums": lambda *_: limits.extremes(),
     "networks that are refused": lambda *_: limits.checks(),
     "shifts": lambda random, _: cases.shifts(random),

@@ -11,7 +11,7 @@ from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
 from tests.embedded.cases import Case, described, random_round, said, whole_round
 from tests.reference import integer_client as oracle
 
-__all__ = ["checks", "extremes", "many_positions"]
+__all__ = ["checks", "extremes", "many_positions", "wide_padding"]
 
 MOST_SIDE = 2**20
 WHITE, BLACK = 255, 0
@@ -22,7 +22,7 @@ LEFT_OUT = ("rows", -1), ("kernel_rows", 1), ("kernel_columns", -1), ("kernel_co
 
 
 def many_positions(random: Random) -> Iterator[Case]:
-    """Images whose positions are summed in several parts, images that are summed together, rows of the widest."""
+    """Images whose positions are summed in several parts, images that are summed together, many logits."""
     shapes: tuple[tuple[Any, int, int], ...] = (
         ((1, 24, 23), 2, 12), ((1, 24, 23), 2, 16), ((2, 13, 13), 5, 9), ((1, 3, 512), 1, 14), ((1, 2, 700), 2, 4),
         ((2, 16, 16), 5, 13), ((2, 32, 1), 1, 8),
@@ -33,6 +33,18 @@ def many_positions(random: Random) -> Iterator[Case]:
         size = layers[1].output(layers[0].output(shape))
         flat = Flatten(), Linear("c", size[1] * size[2], 3, relu=False)
         yield random_round(random, Architecture((*layers, *flat), shape), s, batch)
+    many_logits = Architecture((Flatten(), Linear("a", 20, 40, relu=False)), (1, 4, 5))
+    yield random_round(random, many_logits, 6, 40, examples=40)
+
+
+def wide_padding(random: Random) -> Iterator[Case]:
+    """Outputs that see nothing but padding, where errors pass that have no place in the image below."""
+    for s, stride, kernel in ((4, (2, 2), (2, 2)), (8, (1, 3), (3, 2)), (12, (3, 1), (1, 3)), (16, (2, 2), (2, 2))):
+        image = 8 - kernel[0], 8 - kernel[1]
+        middle = Conv("b", 2, 3 if s < 16 else 24, kernel, stride, kernel, relu=False)
+        size = middle.output((2, *image))
+        layers = Conv("a", 1, 2), middle, Flatten(), Linear("c", size[0] * size[1] * size[2], 4, relu=False)
+        yield random_round(random, Architecture(layers, (1, *image)), s, 3)
 
 
 def extremes() -> Iterator[Case]:
