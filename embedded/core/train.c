@@ -266,8 +266,7 @@ PROWD_CLONES static uint64_t largest_size(const int64_t *gradient, size_t count)
 PROWD_CLONES void prowd_update(int bits, int16_t *weights, const int64_t *gradient, size_t count, prowd_rate rate,
                                const prowd_draws *draws, uint32_t layer) {
     const int32_t largest = prowd_max_code(bits);
-    int down = prowd_shift_exponent(largest_size(gradient, count)) - rate.exponent;
-    down = down > 62 ? 62 : down;
+    const int down = prowd_shift_exponent(largest_size(gradient, count)) - rate.exponent;
     for (size_t i = 0; i < count; i += PROWD_WORDS) {
         uint32_t words[PROWD_WORDS];
         prowd_words(draws->key, draws->step, layer, (uint32_t)i, words);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import itertools
 import re
@@ -16,15 +15,10 @@ import click
 import pytest
 
 from prowd.cli import main
-from prowd.config.files import presets, read_pairs
-from prowd.config.options import option_names
-from prowd.config.schema import RunConfig, load_config
+from prowd.config.files import read_pairs
+from prowd.config.schema import load_config
 from prowd.errors import ConfigError
 from prowd.federation.engine import Federation, run_round
-from prowd.methods import METHODS
-from prowd.methods.prowd.dequantizer import DequantizerSettings
-from prowd.nets.float32 import FloatSettings
-from prowd.nets.lowbit.model import LowBitSettings
 from prowd.numbers.bits import FLOAT32
 
 from .scenes import INT8, FakeTransport, honest, same, scene
@@ -223,40 +217,3 @@ def test_the_method_of_contributing_works(tmp_path: Path) -> None:
     report, state = run_round(federation, method.init(given), FakeTransport(honest(given, method, tmp_path)))
     assert not report.clients.refused
     assert not same(state.model, method.init(given).model)
-
-
-# Settings, presets and methods
-
-
-def test_every_setting_is_documented_with_its_default() -> None:
-    rows = re.findall(r"^\| `([a-z0-9_.]+)` \| (.+?) \| .*\|$", text(ROOT / "docs/configuration.md"), re.M)
-    documented = {name: default.strip("`").strip('"') for name, default in rows}
-    defaults = {name: field.default for name, field in RunConfig.model_fields.items()}
-    for table, settings in (("lowbit", LowBitSettings), ("float32", FloatSettings)):
-        del defaults[table]
-        defaults |= {f"{table}.{field.name}": field.default for field in dataclasses.fields(settings)}
-    assert set(documented) == set(defaults)
-    filled_in = {"name", "version", "data_sha256", "method_sha256", "options"}
-    for name in set(defaults) - filled_in:
-        default = defaults[name]
-        assert documented[name] == (str(list(default)) if isinstance(default, tuple) else str(default)), name
-
-
-def test_every_preset_is_documented() -> None:
-    page = text(ROOT / "docs/configuration.md")
-    assert [name for name in presets() if f"`{name}`" not in page] == []
-
-
-def test_every_method_and_option_is_documented() -> None:
-    sections = dict(re.findall(r"^### `([a-z-]+)`\n(.*?)(?=^##|\Z)", text(ROOT / "docs/methods.md"), re.M | re.S))
-    assert set(sections) == set(METHODS)
-    for name, method in METHODS.items():
-        assert method.name == name
-        assert method.summary
-        assert all(f"`{option}`" in sections[name] for option in option_names(method)), name
-
-
-def test_every_option_of_the_dequantizer_is_documented_with_its_default() -> None:
-    rows = re.findall(r"^\| `([a-z]+)` \| (.+?) \|", text(ROOT / "docs/methods.md"), re.M)
-    documented = {name: default.strip("`") for name, default in rows}
-    assert documented == {field.name: str(field.default) for field in dataclasses.fields(DequantizerSettings)}
