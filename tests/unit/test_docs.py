@@ -15,7 +15,7 @@ import click
 import pytest
 
 from prowd.cli import main
-from prowd.config.files import read_pairs
+from prowd.config.files import presets, read_pairs
 from prowd.config.schema import load_config
 from prowd.errors import ConfigError
 from prowd.federation.engine import Federation, run_round
