@@ -37,6 +37,11 @@ static inline void all_products(const int16_t *w, const int16_t *a, ptrdiff_t co
     for (ptrdiff_t i = 0; i < count; i += ROWS) products(w, a, terms, i, sums);
 }
 
+/* Zeros for the rows that are wanting to make whole groups of ROWS. */
+static inline void complete(int16_t *rows, ptrdiff_t count, ptrdiff_t terms) {
+    memset(rows + count * terms, 0, sizeof *rows * (size_t)((prowd_up(count, ROWS) - count) * terms));
+}
+
 /* Copy a row in whole units: up to PROWD_UNIT - 1 numbers more are read and written, and what comes next in the row is
  * written over them. */
 static inline void copy(const int16_t *from, ptrdiff_t count, int16_t *to) {
@@ -188,6 +193,7 @@ static void sweep(const Sweep *s, const int16_t *from, int32_t images, const Pla
                 held = 0;
             }
     }
+    complete(rows, held, s->terms);
     if (held) multiply(s->terms, rows, first_image, first_position, held, scratch, to);
 }
 
@@ -314,6 +320,7 @@ PROWD_CLONES static void add_products(const Chunk *c, int parts, const int16_t *
     const ptrdiff_t part = prowd_up(outputs, ROWS) * c->terms;
     int32_t low[ROWS][PROWD_BLOCK], high[ROWS][PROWD_BLOCK];
     for (ptrdiff_t i = 0; i < count; i++) lay_out_inputs(c, k + i, rows + i * c->terms);
+    complete(rows, count, c->terms);
     for (ptrdiff_t o = 0; o < outputs; o += ROWS) {
         all_products(errors + o * c->terms, rows, count, c->terms, low);
         if (parts > 1) all_products(errors + part + o * c->terms, rows, count, c->terms, high);
