@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer, alpha_exponent, fan_in
 from prowd.nets.inputs import code_table
 from prowd.nets.lowbit import _core, update
+from prowd.nets.lowbit.loss import logit_exponent
 from prowd.numbers.bits import MAX_BITS, Bitwidth
+from prowd.numbers.exponential import exponential_tables
 from prowd.numbers.quantize import Rate, largest_magnitude
 
-__all__ = ["C99Kernel", "describe", "why_not"]
+__all__ = ["C99Kernel", "cross_entropy", "describe", "why_not"]
 
 CHUNK = 32  # images of a forward pass that nothing follows: few enough to stay in the caches
 MOST_ERROR = 2**30  # of the logits
@@ -79,6 +83,22 @@ class C99Kernel:
             net = _core.Net(self.width.bits, self.layers, weights, images, record)
             self.nets[record] = images, net
         return net
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, width: Bitwidth, logit_scale: float) -> tuple[Tensor, Tensor]:
+    """The same integers as ``loss.cross_entropy``, twenty times as fast on a small batch."""
+    exponent = logit_exponent(width, logit_scale)
+    errors = np.empty(tuple(logits.shape), np.int32)
+    codes, classes = logits.to(torch.int16).contiguous().numpy(), labels.to(torch.int32).numpy()
+    low, high = _tables(exponent)
+    total = _core.cross_entropy(low, high, exponent, codes, classes, len(codes), codes.shape[1], errors)
+    return torch.tensor(total), torch.from_numpy(errors)
+
+
+@functools.cache
+def _tables(exponent: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    low, high = (table.numpy().astype(np.uint32) for table in exponential_tables(exponent))
+    return low, high
 
 
 def describe(architecture: Architecture) -> tuple[tuple[int, ...], ...]:

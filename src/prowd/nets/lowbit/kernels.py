@@ -12,6 +12,7 @@ from torch import Tensor
 
 from prowd.errors import ConfigError
 from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
+from prowd.nets.lowbit.loss import CrossEntropy, cross_entropy
 from prowd.nets.lowbit.simulated import SimulatedKernel
 from prowd.nets.lowbit.stages import unsupported
 from prowd.nets.lowbit.update import Draws
@@ -19,7 +20,16 @@ from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Rate
 from prowd.numbers.streams import Stream
 
-__all__ = ["INT8_BITS", "Kernel", "KernelChoice", "check_kernel", "make_kernel", "why_not_c99", "why_not_int8"]
+__all__ = [
+    "INT8_BITS",
+    "Kernel",
+    "KernelChoice",
+    "check_kernel",
+    "cross_entropy_of",
+    "make_kernel",
+    "why_not_c99",
+    "why_not_int8",
+]
 
 KernelChoice = Literal["auto", "int8", "c99", "simulated"]
 INT8_BITS = 8  # the widest codes that the int8 kernel takes
@@ -55,6 +65,15 @@ def make_kernel(choice: KernelChoice, architecture: Architecture, width: Bitwidt
 
         return C99Kernel(architecture, width, codes)
     return SimulatedKernel(architecture, width, codes)
+
+
+def cross_entropy_of(kernel: Kernel) -> CrossEntropy:
+    """What computes the cross-entropy next to a kernel: C, but for the simulated one. The integers are the same."""
+    if isinstance(kernel, SimulatedKernel) or why_not_c99(kernel.codes[0].device):
+        return cross_entropy
+    from prowd.nets.lowbit import c99
+
+    return c99.cross_entropy
 
 
 def check_kernel(choice: KernelChoice, device: torch.device, architecture: Architecture) -> None:

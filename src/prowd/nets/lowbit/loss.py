@@ -6,6 +6,7 @@ A loss is the sum over a batch, with 16 fraction bits. Errors have a scale of th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -15,9 +16,11 @@ from torch import Tensor
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.exponential import ENTRIES, ONE_BITS, exponential_tables
 
-__all__ = ["LOSS_BITS", "Loss", "cross_entropy", "squared_error"]
+__all__ = ["LOSS_BITS", "CrossEntropy", "Loss", "cross_entropy", "logit_exponent", "squared_error"]
 
 Loss = Literal["cross-entropy", "squared"]
+CrossEntropy = Callable[[Tensor, Tensor, Bitwidth, float], tuple[Tensor, Tensor]]
+"""From logit codes, labels, width and logit scale to the loss and the errors."""
 LOSS_BITS = 16
 LN2 = 45426  # ln 2 with LOSS_BITS fraction bits
 WORD = 32
@@ -28,7 +31,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, width: Bitwidth, logit_scale: 
 
     Differences to the largest code are looked up in a table of exponentials. Errors have 30 fraction bits.
     """
-    exponent = math.frexp(logit_scale)[1] - width.bits  # log2 of logit_scale / S
+    exponent = logit_exponent(width, logit_scale)
     codes = logits.to(torch.int64)
     gaps = codes.amax(1, keepdim=True) - codes
     low, high = (table.to(codes.device) for table in exponential_tables(exponent))
@@ -39,6 +42,11 @@ def cross_entropy(logits: Tensor, labels: Tensor, width: Bitwidth, logit_scale: 
     error.scatter_add_(1, picked, torch.full_like(picked, -(1 << ONE_BITS)))
     logarithm = (_log2(total) - (ONE_BITS << LOSS_BITS)) * LN2 >> LOSS_BITS
     return (logarithm + _shifted(gaps.gather(1, picked), LOSS_BITS + exponent)).sum(), error
+
+
+def logit_exponent(width: Bitwidth, logit_scale: float) -> int:
+    """log2 of logit_scale / S."""
+    return math.frexp(logit_scale)[1] - width.bits
 
 
 def squared_error(logits: Tensor, labels: Tensor, width: Bitwidth) -> tuple[Tensor, Tensor]:

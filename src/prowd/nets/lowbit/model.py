@@ -13,8 +13,8 @@ from torch import Tensor
 
 from prowd.errors import ConfigError
 from prowd.nets.architecture import Architecture, weight_name
-from prowd.nets.lowbit.kernels import KernelChoice, make_kernel
-from prowd.nets.lowbit.loss import LOSS_BITS, Loss, cross_entropy, squared_error
+from prowd.nets.lowbit.kernels import KernelChoice, cross_entropy_of, make_kernel
+from prowd.nets.lowbit.loss import LOSS_BITS, Loss, squared_error
 from prowd.nets.lowbit.update import Draws
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import QTensor, Rate, Weights
@@ -68,6 +68,7 @@ class LowBitModel:
         self.names = [weight_name(layer) for layer in architecture.weight_layers]
         codes = [weights[name].codes.to(device) for name in self.names]
         self.kernel = make_kernel(kernel, architecture, width, codes)
+        self.cross_entropy = cross_entropy_of(self.kernel)
         self.no_additions: Sequence[Tensor | None] = [None] * len(codes)
         self.steps = self.examples = 0
         self.total_loss = torch.zeros((), dtype=torch.int64, device=device)
@@ -83,7 +84,7 @@ class LowBitModel:
         if self.settings.loss == "squared":
             loss, error = squared_error(logits, labels, self.width)
         else:
-            loss, error = cross_entropy(logits, labels, self.width, self.settings.logit_scale)
+            loss, error = self.cross_entropy(logits, labels, self.width, self.settings.logit_scale)
         self.kernel.learn(error, self.rate, Draws(self.stream, self.steps), additions)
         self.steps += 1
         self.examples += len(labels)
