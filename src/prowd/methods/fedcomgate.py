@@ -28,7 +28,7 @@ class FedComGate(FedCom):
     """A local step follows g − δ_n; after a round δ_n ← δ_n + (Δ_n − Δ̄)/steps, with Δ = (w_G − w)/η a movement.
 
     The downlink carries the last round's Δ̄. Δ_n and δ_n stay on the device, in its own width. η is what a unit of
-    gradient moves a weight in a step, momentum included; at integer widths δ_n joins the gradient after its
+    gradient moves a weight in a step, momentum and 1/γ included; at integer widths δ_n joins the gradient after its
     normalisation by Shift.
     """
 
@@ -43,7 +43,7 @@ class FedComGate(FedCom):
     def train(self, scene: Scene, task: Task, device: Device) -> Update:
         """Learn from the last round how far this client drifts, correct for it, and send the movement."""
         deltas = self._deltas(scene, task, device)
-        sizes = step_sizes(scene, device.spec.width)
+        sizes = [size / self.gamma for size in step_sizes(scene, device.spec.width)]
         additions = [(-delta / size).to(scene.device) for delta, size in zip(deltas.values(), sizes, strict=True)]
         model, metrics = common.local_round(scene, task, device, task.weights, correction=lambda _: additions)
         sent = self.moved(scene, task, device, model.weights())
@@ -79,7 +79,7 @@ def at_full_pace(moved: QTensor, pace: float) -> QTensor:
 
 
 def step_sizes(scene: Scene, width: Bitwidth) -> list[float]:
-    """η of every layer: how far a lasting unit of gradient moves a weight in a step, at full pace."""
+    """How far a lasting unit of gradient moves a weight of every layer in a step, at the full rates of the scene."""
     if width.is_float:
         settings = scene.local.float32
         return [rate / (1 - settings.momentum) for rate in settings.rates(scene.architecture)]

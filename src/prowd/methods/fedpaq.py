@@ -63,10 +63,13 @@ class FedPaq:
 
 @dataclass(frozen=True)
 class FedCom(FedPaq):
-    """w_G ← w_G − ηγ·mean Q((w_G − w_n)/η) (Haddadpour et al., 2021): FedPAQ with a global step γ; η cancels out."""
+    """w_G ← w_G − ηγ·mean Q((w_G − w_n)/η) (Haddadpour et al., 2021): FedPAQ with a global step γ; η cancels out.
+
+    Local rates are divided by γ, so that η·γ stays what FedPAQ has: in the analysis the local rate falls with γ.
+    """
 
     gamma: Annotated[float, Gt(0)] = 10.0
-    """Global step size; 10 in the paper, and 1 makes it FedPAQ."""
+    """Global step size, by which local rates are divided; 10 in the paper, and 1 makes it FedPAQ."""
 
     name: ClassVar[str] = "fedcom"
     summary: ClassVar[str] = "FedPAQ with a global step size"
@@ -74,6 +77,10 @@ class FedCom(FedPaq):
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """w_G + γ·mean of the movements."""
         return advanced(scene, state, updates, self.gamma)
+
+    def rate(self, scene: Scene, client: ClientSpec) -> float:
+        """Learn the more slowly the further the server goes."""
+        return 1 / self.gamma
 
 
 def advanced(scene: Scene, state: ServerState, updates: Sequence[Update], gamma: float) -> ServerState:

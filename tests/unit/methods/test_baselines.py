@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from prowd.device.scene import ClientSpec, Scene
-from prowd.federation.engine import Federation, run_round
+from prowd.federation.engine import Federation, dispatch, run_round
 from prowd.methods import (
     METHODS,
     FedAvg,
@@ -23,13 +23,11 @@ from prowd.methods import (
     Method,
     ServerState,
 )
-from prowd.methods.fedcomgate import DELTA, step_sizes
 from prowd.methods.movement import movement, scaled_codes
-from prowd.nets.float32 import FloatSettings
 from prowd.numbers.bits import FLOAT32, Bitwidth
 from prowd.numbers.quantize import quantize
 from prowd.numbers.streams import Stream
-from prowd.wire import Update
+from prowd.wire import Update, decode_task
 from tests.unit.scenes import (
     INT2,
     INT4,
@@ -38,7 +36,6 @@ from tests.unit.scenes import (
     FakeTransport,
     asked,
     codes,
-    device,
     dot,
     floats,
     honest,
@@ -99,12 +96,10 @@ def test_fedprox_adds_the_gradient_of_its_term() -> None:
     given = replace(
         scene(INT8, FLOAT32, architecture=dot()), clients=(ClientSpec(0, INT8, 1), ClientSpec(1, FLOAT32, 1))
     )
-    alpha = given.architecture.alphas[0]
-    task = asked(given, given.clients[0], {"fc.weight": floats(0.25, 0.25, 0.25, 0.25, shape=(2, 2))})
-    moved = [torch.full((2, 2), 0.75)]
-    for client, scale in ((given.clients[0], 1.0), (given.clients[1], alpha**-2)):
-        (pull,) = FedProx(mu=0.5)._pull(given, task, client)(moved)
-        torch.testing.assert_close(pull, torch.full((2, 2), 0.5 * (0.75 - 0.25) * scale))
+    for client in given.clients:
+        task = asked(given, client, {"fc.weight": floats(0.25, 0.25, 0.25, 0.25, shape=(2, 2))})
+        (pull,) = FedProx(mu=0.5)._pull(given, task)([torch.full((2, 2), 0.75)])
+        torch.testing.assert_close(pull, torch.full((2, 2), 0.5 * (0.75 - 0.25)))
 
 
 # FedPAQ, FedCOM
@@ -134,6 +129,14 @@ def test_fedcom_steps_by_gamma_times_the_mean_movement() -> None:
     torch.testing.assert_close(found["fc.gain"], torch.tensor([5.0, 9.0]))
 
 
+@pytest.mark.parametrize("method", [FedCom(gamma=4), FedComGate(gamma=4)])
+def test_clients_of_fedcom_learn_gamma_times_more_slowly(method: FedCom) -> None:
+    given = scene(INT8, FLOAT32)
+    parcels, _ = dispatch(Federation(given, method, 1, 2), method.init(given), given.clients)
+    rates = [decode_task(parcels[client.id].join(), 2**20).work.rate.value for client in given.clients]
+    assert rates == [8 / 4, 1 / 4]
+
+
 @pytest.mark.parametrize("target", [INT2, INT4, INT8])
 def test_movements_are_unbiased_in_range_and_exact_where_they_fit(target: Bitwidth) -> None:
     received = codes(INT8, 0, 0, 0, 0, 100, -127)
@@ -161,63 +164,6 @@ def test_scaled_codes_keep_what_codes_can_keep(width: Bitwidth) -> None:
     values = quantize(torch.tensor([0.5, -0.25, 0.0]), width).value() * 64
     assert torch.equal(scaled_codes(values, width).value(), values)
     assert torch.equal(scaled_codes(torch.zeros(3), width).value(), torch.zeros(3))
-
-
-# FedCOMGATE
-
-
-def test_a_lone_client_needs_no_correction(tmp_path: Path) -> None:
-    for width in (INT8, FLOAT32):
-        given, folder = replace(scene(width, steps=4), uplink="native"), tmp_path / str(width)
-        gate, com = played(FedComGate(), given, folder, rounds=4), played(FedCom(), given, folder / "com", rounds=4)
-        known = device(given.clients[0], folder).memory.load(before=5)
-        assert known is not None
-        assert all(not tensor.codes.any() for name, tensor in known.items() if name.startswith(DELTA))
-        assert same(gate.model, com.model)
-
-
-def test_the_correction_is_the_drift_of_a_step(tmp_path: Path) -> None:
-    given = scene(FLOAT32, FLOAT32, steps=5)
-    method = FedComGate(gamma=1)
-    state = played(method, given, tmp_path, rounds=1)
-    own = [device(client, tmp_path).memory.load(before=2) for client in given.clients]
-    played(method, given, tmp_path, rounds=2)
-    for client, before in zip(given.clients, own, strict=True):
-        after = device(client, tmp_path).memory.load(before=3)
-        assert before is not None
-        assert after is not None
-        for name in given.architecture.shapes:
-            drift = (state.memory[name] - before[f"own/{name}"].value()) / 5
-            torch.testing.assert_close(after[f"{DELTA}{name}"].value(), drift)
-
-
-@pytest.mark.parametrize("width", [INT8, FLOAT32])
-def test_the_correction_is_counted_at_full_pace(width: Bitwidth, tmp_path: Path) -> None:
-    """A client of rounds 2 and 4 of 4: it moved at the pace of 2, and the mean of 3 comes with round 4."""
-    given = replace(scene(width, width, steps=5), uplink="native")
-    given = replace(given, local=replace(given.local, horizon=4))
-    method, player = FedComGate(gamma=1), device(given.clients[0], tmp_path)
-    state = method.init(given)
-    shapes = given.architecture.shapes
-    sent = method.train(given, asked(given, player.spec, method.dispatch(given, state, player.spec), 2), player).weights
-    means = {name: torch.full(shape, 0.125) for name, shape in shapes.items()}
-    weights = method.dispatch(given, replace(state, memory=means), player.spec)
-    method.train(given, asked(given, player.spec, weights, 4), player)
-    known = player.memory.load(before=5)
-    assert known is not None
-    second, third = (1 + 0.5**0.5) / 2, 0.5
-    for name in shapes:
-        expected = (means[name] / third - sent[name].value() / second) / 5
-        step = 0.0 if width.is_float else float(expected.abs().max()) / 64
-        torch.testing.assert_close(known[f"{DELTA}{name}"].value(), expected, atol=1e-6 + step, rtol=1e-5)
-
-
-def test_step_sizes_are_what_a_unit_of_gradient_moves() -> None:
-    given = scene(INT8, FLOAT32)
-    local = replace(given.local, float32=FloatSettings(lr=0.5, momentum=0.75, update_exponent=1))
-    assert step_sizes(replace(given, local=local), FLOAT32) == [2.0 * alpha for alpha in given.architecture.alphas]
-    assert step_sizes(given, INT8) == [8 / 128, 8 / 128]
-    assert step_sizes(given, INT16) == [2048 / 32768, 2048 / 32768]
 
 
 # Grouped
