@@ -2,7 +2,7 @@
 
 Ten Float32 nets learn the digits, each on its own tenth of the images, for some rounds. After every round φ is fitted
 on the weights that five of them have by then (Algorithm 2, warm-started); at the end the other five, which φ has never
-seen, send their 3×3 convolutions as Q_Int2(v), and a network is rebuilt from what each dequantizer makes of them:
+seen, send their modules as Q_Int2(v), and a network is rebuilt from what each dequantizer makes of them:
 
 identity       the ternary values as they are
 level mean     the mean of the fitted nets' weights at each of the three levels
@@ -31,7 +31,7 @@ from prowd.data import Dataset, load, partition
 from prowd.device.scene import LocalSettings, Scene
 from prowd.device.training import Examples, build_model
 from prowd.device.training import fit as train
-from prowd.methods.prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, Net, Source, fit
+from prowd.methods.prowd.dequantizer import Dequantizer, DequantizerSettings, Ladder, Net, Source, fit, lift
 from prowd.nets import Architecture, build
 from prowd.nets.architecture import init_limit, weight_name
 from prowd.nets.float32 import initial_gains
@@ -46,6 +46,8 @@ LADDER = Ladder.parse("int2, int4, int8, int16, float32")
 LEVELS = (-0.5, 0.0, 0.5)
 CPU = torch.device("cpu")
 
+Modules = dict[tuple[int, int], Tensor]
+"""The modules of a net, by the shape of their kernels."""
 Result = tuple[float, float]
 """Mean |w − ŵ| and accuracy of one held-out net on images that nobody concerned has seen."""
 
@@ -60,11 +62,17 @@ def start(architecture: Architecture, seed: int, client: int) -> dict[str, QTens
     return {name: QTensor(tensor, FLOAT32) for name, tensor in tensors.items()}
 
 
-def evaluate(source: Source, modules: Tensor, unseen: Examples) -> Result:
+def evaluate(source: Source, modules: Modules, unseen: Examples) -> Result:
     """How far ``modules`` are from the net's own, and what the net does with them."""
+    weights = {
+        name: weight
+        for kernel, group in source.groups.items()
+        for name, weight in group.tensors(modules[kernel]).items()
+    }
     with torch.no_grad():
-        predicted = source.predict(to_unit(unseen.images), modules).argmax(1)
-    return float((source.truth - modules).abs().mean()), float((predicted == unseen.labels).float().mean())
+        predicted = source.predict(to_unit(unseen.images), weights).argmax(1)
+    distances = torch.cat([(true - modules[kernel]).abs().flatten() for kernel, true in truth(source).items()])
+    return float(distances.mean()), float((predicted == unseen.labels).float().mean())
 
 
 def unseen_by(client: int, data: Sequence[Examples], dataset: Dataset) -> Examples:
@@ -118,36 +126,40 @@ def run(seed: int, arguments: argparse.Namespace, dataset: Dataset) -> dict[str,
 
 def dequantizers(
     fitted: Sequence[Source], untrained: Dequantizer, phi: Dequantizer
-) -> dict[str, Callable[[Source], Tensor]]:
+) -> dict[str, Callable[[Source], Modules]]:
     """Every way of rebuilding a net's modules from its ternary ones."""
-    ternary, true = (torch.cat([part(source) for source in fitted]) for part in (foot, truth))
+    ternary, true = (
+        torch.cat([modules.flatten() for source in fitted for modules in part(source).values()])
+        for part in (foot, truth)
+    )
     means = {level: true[ternary == level].mean() for level in LEVELS}
 
-    def level_mean(source: Source) -> Tensor:
-        modules = torch.empty_like(source.truth)
-        for level, mean in means.items():
-            modules[foot(source) == level] = mean
-        return modules
+    def level_mean(source: Source) -> Modules:
+        rebuilt = {kernel: modules.clone() for kernel, modules in foot(source).items()}
+        for kernel, modules in foot(source).items():
+            for level, mean in means.items():
+                rebuilt[kernel][modules == level] = mean
+        return rebuilt
 
-    memory = torch.stack([source.truth for source in fitted]).mean(0)
+    memory = {kernel: torch.stack([truth(source)[kernel] for source in fitted]).mean(0) for kernel in fitted[0].groups}
     return {
         "identity": foot,
         "level mean": level_mean,
-        "φ, untrained": lambda source: untrained(foot(source)).detach(),
-        "φ": lambda source: phi(foot(source)).detach(),
+        "φ, untrained": lambda source: lift(untrained, source),
+        "φ": lambda source: lift(phi, source),
         "memory": lambda _: memory,
         "true weights": truth,
     }
 
 
-def foot(source: Source) -> Tensor:
+def foot(source: Source) -> Modules:
     """q_0, the ternary modules."""
-    return source.rungs[0]
+    return {kernel: group.rungs[0] for kernel, group in source.groups.items()}
 
 
-def truth(source: Source) -> Tensor:
-    """The modules themselves."""
-    return source.truth
+def truth(source: Source) -> Modules:
+    """The modules themselves, clipped to ±1."""
+    return {kernel: group.rungs[-1] for kernel, group in source.groups.items()}
 
 
 def spread(values: Sequence[float], digits: int) -> str:

@@ -2,8 +2,8 @@
 
 φ is the dictionary of its parameters (``Dequantizer.state()``). Of the package only the data types are used,
 and torch gives gradients, convolutions and the random draws. These are, for each epoch: an order of the modules of each
-net that teaches, in the order of the nets, then an order of the batches; and for each batch an order of the buffer, of
-which the first images are taken, then their noise.
+net that teaches and each shape of kernels, in the order of the nets and of their layers, then an order of the batches;
+and for each batch an order of the buffer, of which the first images are taken, then their noise.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prowd.methods.prowd.dequantizer import DequantizerSettings, Ladder, Net
-from prowd.nets import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer
+from prowd.nets import Conv, Flatten, Linear, MaxPool, WeightLayer
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Weights
+from tests.reference.naive_modules import Kernel, places, read, write
 
-__all__ = ["Fit", "Theta", "dequantize", "losses"]
+__all__ = ["Fit", "Theta", "dequantize", "lifted", "losses"]
 
 Theta = dict[str, Tensor]
-Place = tuple[str, int, int]
-"""Name of a weight tensor, and the first output and input channel of a module in it."""
 
 
 # --- φ (Appendix C) --------------------------------------------------------------------------------------------------
@@ -55,45 +54,6 @@ def block(theta: Theta, j: int, w: Tensor, settings: DequantizerSettings) -> Ten
     if settings.form == "printed":
         return w + settings.tau * refined
     return w + settings.tau * (refined - w)
-
-
-# --- The weight dataset (Appendix C) ---------------------------------------------------------------------------------
-
-
-def places(architecture: Architecture, size: int) -> list[Place]:
-    """Every module of a net: 3×3 convolutions into whole modules, but not the first layer with weights."""
-    found: list[Place] = []
-    weighty = [layer for layer in architecture.layers if isinstance(layer, Conv | Linear)]
-    for layer in weighty[1:]:
-        if isinstance(layer, Conv) and layer.kernel == (3, 3) and layer.inputs % size == layer.outputs % size == 0:
-            for o in range(0, layer.outputs, size):
-                found += [(f"{layer.name}.weight", o, i) for i in range(0, layer.inputs, size)]
-    return found
-
-
-def tile(kernel: int, size: int) -> tuple[slice, slice]:
-    """Where one of the kernels of an output channel is in the picture of a module."""
-    y, x = divmod(kernel, math.isqrt(size))
-    return slice(3 * y, 3 * y + 3), slice(3 * x, 3 * x + 3)
-
-
-def read(weights: Theta, place: Place, size: int) -> Tensor:
-    """The module at a place: [size, 3k, 3k]."""
-    name, o, i = place
-    side = 3 * math.isqrt(size)
-    module = torch.zeros(size, side, side, dtype=torch.float64)
-    for channel in range(size):
-        for kernel in range(size):
-            module[channel][tile(kernel, size)] = weights[name][o + channel, i + kernel]
-    return module
-
-
-def write(weights: Theta, place: Place, module: Tensor) -> None:
-    """Put a module in its place."""
-    name, o, i = place
-    for channel in range(len(module)):
-        for kernel in range(len(module)):
-            weights[name][o + channel, i + kernel] = module[channel][tile(kernel, len(module))]
 
 
 def quantized(w: Tensor, width: Bitwidth) -> Tensor:
@@ -154,22 +114,41 @@ def probabilities(net: Net, weights: Theta, images: Tensor) -> list[Tensor]:
 # --- Algorithm 2 -----------------------------------------------------------------------------------------------------
 
 
+def lifted(theta: Theta, net: Net, ladder: Ladder, settings: DequantizerSettings) -> Theta:
+    """The weights of a net with all its modules quantized to the lowest width and taken up to its own by φ."""
+    found = values(net.weights)
+    for kernel, modules in places(net.architecture, settings.module).items():
+        for place in modules:
+            w = quantized(read(found, place, settings.module, kernel), ladder.widths[0])
+            for i in range(ladder.widths.index(net.width)):
+                w = block(theta, i, w, settings)
+            write(found, place, w, kernel)
+    return found
+
+
 def losses(
-    theta: Theta, net: Net, rows: Sequence[int], images: Tensor, ladder: Ladder, settings: DequantizerSettings
+    theta: Theta,
+    net: Net,
+    kernel: Kernel,
+    rows: Sequence[int],
+    images: Tensor,
+    others: Theta,
+    ladder: Ladder,
+    settings: DequantizerSettings,
 ) -> tuple[Tensor, Tensor]:
-    """Lines 5 and 6 for a batch of one net's modules, by their numbers; all others keep their true weights."""
+    """Lines 5 and 6 for a batch of one net's modules of a shape, by their numbers; all others are as in ``others``."""
     j = ladder.widths.index(net.width)
-    true, exchanged = values(net.weights), values(net.weights)
+    true, exchanged = values(net.weights), {name: tensor.clone() for name, tensor in others.items()}
     recon = torch.zeros((), dtype=torch.float64)
     for row in rows:
-        place = places(net.architecture, settings.module)[row]
-        w = read(true, place, settings.module).clamp(-1, 1)
+        place = places(net.architecture, settings.module)[kernel][row]
+        w = read(true, place, settings.module, kernel).clamp(-1, 1)
         q = [quantized(w, width) for width in ladder.widths[:j]] + [w]
         climbing = q[0]
         for i in range(j):
             recon = recon + (q[i + 1] - block(theta, i, q[i], settings)).abs().mean() / len(rows)
             climbing = block(theta, i, climbing, settings)
-        write(exchanged, place, climbing)
+        write(exchanged, place, climbing, kernel)
     distill = torch.zeros((), dtype=torch.float64)
     for p, r in zip(probabilities(net, true, images), probabilities(net, exchanged, images), strict=True):
         distill = distill - (p * r).sum() / (p.square().sum() * r.square().sum()).sqrt() / len(images)
@@ -193,24 +172,26 @@ class Fit:
         size, batch = self.settings.module, self.settings.batch
         teachers = [net for net in nets if net.width != self.ladder.widths[0]]
         for _ in range(self.settings.epochs):
-            batches: list[tuple[Net, list[int]]] = []
-            for net in teachers:
-                order = torch.randperm(len(places(net.architecture, size)), generator=random).tolist()
-                batches += [(net, order[at : at + batch]) for at in range(0, len(order), batch)]
+            batches: list[tuple[int, Kernel, list[int]]] = []
+            for n, net in enumerate(teachers):
+                for kernel, modules in places(net.architecture, size).items():
+                    order = torch.randperm(len(modules), generator=random).tolist()
+                    batches += [(n, kernel, order[at : at + batch]) for at in range(0, len(order), batch)]
+            others = [lifted(self.theta, net, self.ladder, self.settings) for net in teachers]
             found = []
             for number in torch.randperm(len(batches), generator=random).tolist():
                 chosen = torch.randperm(len(buffer), generator=random)[: self.settings.images]
                 u = buffer[chosen]
                 u = u + self.settings.noise * torch.randn(u.shape, generator=random)
-                net, rows = batches[number]
-                found.append(self.step(net, rows, u))
+                n, kernel, rows = batches[number]
+                found.append(self.step(teachers[n], kernel, rows, u, others[n]))
             self.recon.append(sum(recon for recon, _ in found) / len(found))
             self.distill.append(sum(distill for _, distill in found) / len(found))
 
-    def step(self, net: Net, rows: list[int], images: Tensor) -> tuple[float, float]:
+    def step(self, net: Net, kernel: Kernel, rows: list[int], images: Tensor, others: Theta) -> tuple[float, float]:
         """Lines 5 to 8. Blocks that the net did not pass stand still, their momentum with them."""
         theta = {name: tensor.clone().requires_grad_() for name, tensor in self.theta.items()}
-        recon, distill = losses(theta, net, rows, images, self.ladder, self.settings)
+        recon, distill = losses(theta, net, kernel, rows, images, others, self.ladder, self.settings)
         torch.autograd.backward(recon + self.settings.lam * distill)
         for name, parameter in theta.items():
             if parameter.grad is not None:
@@ -233,9 +214,10 @@ class Fit:
 def dequantize(theta: Theta, net: Net, ladder: Ladder, settings: DequantizerSettings) -> Theta:
     """ŵ = φ(w): every module from the width its tensor came in to the top of the ladder."""
     found = values(net.weights)
-    for place in places(net.architecture, settings.module):
-        w = read(found, place, settings.module)
-        for j in range(ladder.widths.index(net.weights[place[0]].width), len(ladder.widths) - 1):
-            w = block(theta, j, w, settings)
-        write(found, place, w)
+    for kernel, modules in places(net.architecture, settings.module).items():
+        for place in modules:
+            w = read(found, place, settings.module, kernel)
+            for j in range(ladder.widths.index(net.weights[place[0]].width), len(ladder.widths) - 1):
+                w = block(theta, j, w, settings)
+            write(found, place, w, kernel)
     return found

@@ -29,6 +29,12 @@ def network() -> Architecture:
     return Architecture(layers, SHAPE)
 
 
+def liftable() -> Architecture:
+    """A network with a layer that passes φ."""
+    layers = (Conv("conv", 2, 16), MaxPool(), MaxPool(), Flatten(), Linear("lift", 64, 16))
+    return Architecture((*layers, Linear("fc", 16, CLASSES, relu=False)), SHAPE)
+
+
 def dot(inputs: int = 2, outputs: int = 2) -> Architecture:
     """A single linear layer: a model that can be written out by hand."""
     return Architecture((Flatten(), Linear("fc", inputs, outputs, relu=False)), (1, 1, inputs))

@@ -25,7 +25,7 @@ from prowd.numbers.bits import FLOAT32
 from prowd.numbers.quantize import quantize, ternarize
 from tests.runs import TINY, arrays
 
-from .scenes import INT8, FakeTransport, dot, honest, same, scene
+from .scenes import INT8, FakeTransport, dot, honest, liftable, same, scene
 
 ROOT = Path(__file__).parents[2]
 OWN = sorted({method for plan in PLANS.values() for method in plan.methods if ":" in method})
@@ -36,7 +36,7 @@ SCENE, START = scene(INT8, INT8, FLOAT32, architecture=dot(40, 5)), ServerState(
 def test_a_method_of_the_experiments_makes_rounds(name: str, tmp_path: Path) -> None:
     file, _, attribute = name.partition(":")
     method = find_method(f"{ROOT / file}:{attribute}")()
-    given = replace(scene(INT8, INT8, FLOAT32), buffer=torch.zeros(4, 2, 8, 8))
+    given = replace(scene(INT8, INT8, FLOAT32, architecture=liftable()), buffer=torch.zeros(4, 2, 8, 8))
     federation, state = Federation(given, method, rounds=2, cohort=3), method.init(given)
     for _ in range(2):
         before = state.model

@@ -39,6 +39,7 @@ from tests.unit.scenes import (
     dot,
     floats,
     honest,
+    liftable,
     same,
     scene,
 )
@@ -61,7 +62,7 @@ def without_widths(state: ServerState) -> dict[str, Tensor]:
     return {name.partition("/")[2]: tensor for name, tensor in state.model.items()}
 
 
-MIXED = replace(scene(INT4, INT8, FLOAT32, steps=4), buffer=torch.zeros(2, 2, 8, 8))
+MIXED = replace(scene(INT4, INT8, FLOAT32, steps=4, architecture=liftable()), buffer=torch.zeros(2, 2, 8, 8))
 
 
 @pytest.mark.parametrize("name", METHODS)

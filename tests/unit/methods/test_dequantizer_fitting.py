@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -21,6 +21,7 @@ from prowd.methods.prowd.dequantizer import (
     Source,
     dequantize,
     fit,
+    lift,
     losses,
 )
 from prowd.nets import Architecture, Conv, Flatten, Linear, MaxPool
@@ -32,9 +33,8 @@ from tests.reference import naive_dequantizer
 CPU, INT8 = torch.device("cpu"), Bitwidth(8)
 LADDER = Ladder.parse("int2, int4, int8, float32")
 SMALL = DequantizerSettings(module=4, growth=3, batch=16, images=8, epochs=1)
-NET = Architecture(
-    (Conv("a", 1, 4), Conv("b", 4, 8), MaxPool(), Conv("c", 8, 4), Flatten(), Linear("d", 36, 3, relu=False)), (1, 6, 6)
-)
+CONVOLUTIONS = (Conv("a", 1, 4), Conv("b", 4, 8), MaxPool(), Conv("c", 8, 4), Flatten())
+NET = Architecture((*CONVOLUTIONS, Linear("d", 36, 4), Linear("e", 4, 3, relu=False)), (1, 6, 6))
 OTHER = Architecture(
     (Conv("a", 1, 8), Conv("z", 8, 8, stride=(2, 2)), Flatten(), Linear("d", 72, 3, relu=False)), (1, 6, 6)
 )
@@ -85,13 +85,17 @@ def agree(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("width", [FLOAT32, INT8, Bitwidth(4)], ids=str)
-@pytest.mark.parametrize("chosen", [[0, 1, 2, 3], [3, 0], [1]], ids=str)
-def test_losses_of_algorithm_2(width: Bitwidth, chosen: list[int]) -> None:
-    phi, net = make(), received(width)
+@pytest.mark.parametrize(
+    ("kernel", "chosen"), [((3, 3), [0, 1, 2, 3]), ((3, 3), [3, 0]), ((1, 1), [8, 1]), ((1, 1), [4])], ids=str
+)
+def test_losses_of_algorithm_2(width: Bitwidth, kernel: tuple[int, int], chosen: list[int]) -> None:
+    phi, before, net = make(), make(seed=1), received(width)
+    source = Source(net, LADDER, 4, CPU)
     with torch.no_grad():
-        found = losses(phi, Source(net, LADDER, 4, CPU), torch.tensor(chosen), IMAGES)
-        theta = {name: tensor.double() for name, tensor in phi.state().items()}
-        expected = naive_dequantizer.losses(theta, net, chosen, IMAGES, LADDER, SMALL)
+        found = losses(phi, source, kernel, torch.tensor(chosen), IMAGES, lift(before, source))
+        theta, earlier = ({name: tensor.double() for name, tensor in one.state().items()} for one in (phi, before))
+        others = naive_dequantizer.lifted(earlier, net, LADDER, SMALL)
+        expected = naive_dequantizer.losses(theta, net, kernel, chosen, IMAGES, others, LADDER, SMALL)
     torch.testing.assert_close(found, expected, rtol=LOSSES, atol=0.0, check_dtype=False)
 
 
@@ -137,9 +141,12 @@ def test_blocks_above_a_width_rest(width: Bitwidth) -> None:
 
 
 def test_true_weights_give_distillation_minus_one() -> None:
-    source = Source(received(FLOAT32), LADDER, 4, CPU)
-    torch.testing.assert_close(source.predict(IMAGES, source.truth), source.predict(IMAGES))
-    assert source.truth.abs().max() > 1 == source.rungs[-1].abs().max()  # the target is clipped, f is not
+    net = received(FLOAT32)
+    source = Source(net, LADDER, 4, CPU)
+    true = {name: net.weights[name].value() for name in NET.shapes}
+    torch.testing.assert_close(source.predict(IMAGES, true), source.predict(IMAGES))
+    for kernel, group in source.groups.items():  # the target is clipped, f is not
+        assert max(true[name].abs().max() for name in group.shapes) > 1 == group.rungs[-1].abs().max(), kernel
 
 
 def test_no_gradient_reaches_the_true_weights() -> None:
@@ -147,7 +154,8 @@ def test_no_gradient_reaches_the_true_weights() -> None:
     for tensor in net.weights.values():
         tensor.codes.requires_grad_()
     phi = make()
-    recon, distill = losses(phi, Source(net, LADDER, 4, CPU), torch.tensor([0, 2]), IMAGES)
+    source = Source(net, LADDER, 4, CPU)
+    recon, distill = losses(phi, source, (3, 3), torch.tensor([0, 2]), IMAGES, lift(phi, source))
     torch.autograd.backward(recon + distill)
     assert all(tensor.codes.grad is None for tensor in net.weights.values())
     assert all(parameter.grad is not None for parameter in phi.parameters())
@@ -197,29 +205,30 @@ def test_two_architectures_share_one_phi() -> None:
         ternary = {name: quantize(tensor.value(), INT2) for name, tensor in net.weights.items()}
         dequantized = dequantize(phi, net.architecture, ternary)
         changed = [name for name, value in dequantized.items() if not torch.equal(value, ternary[name].value())]
-        assert changed == (["b.weight", "c.weight"] if net.architecture is NET else ["z.weight"])
+        assert changed == (["b.weight", "c.weight", "d.weight"] if net.architecture is NET else ["z.weight"])
 
 
 def test_every_module_of_every_net_comes_once_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     from prowd.methods.prowd.dequantizer import fitting
 
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[int, tuple[int, int], int]] = []
     real = fitting.losses
 
-    def spy(phi: Dequantizer, source: Source, rows: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
-        seen.extend((len(source.rungs), row) for row in rows.tolist())
+    def spy(phi: Dequantizer, source: Source, kernel: tuple[int, int], rows: Tensor, *rest: Any) -> Any:
+        seen.extend((source.entry, kernel, row) for row in rows.tolist())
         assert len(rows) <= 3
-        assert len(images) == 5
-        return real(phi, source, rows, images)
+        return real(phi, source, kernel, rows, *rest)
 
     monkeypatch.setattr(fitting, "losses", spy)
-    fit(
-        make(replace(SMALL, batch=3, images=5, epochs=2)),
-        [received(FLOAT32), received(INT8)],
-        IMAGES,
-        generator(0, "x"),
-    )
-    assert sorted(seen) == sorted([(rungs, row) for rungs in (3, 4) for row in range(4)] * 2)
+    nets, settings = [received(FLOAT32), received(INT8)], replace(SMALL, batch=3, images=5, epochs=2)
+    fit(make(settings), nets, IMAGES, generator(0, "x"))
+    counts = {(3, 3): 4, (1, 1): 9}
+    every = [(entry, kernel, row) for entry in (2, 3) for kernel in counts for row in range(counts[kernel])]
+    assert sorted(seen) == sorted(every * 2)
+    del seen[:]
+    report = fit(make(replace(settings, steps=12)), nets, IMAGES, generator(0, "x"))  # ten in an epoch
+    assert len(report.recon) == 2
+    assert 26 < len(seen) <= 26 + 2 * 3
 
 
 def test_nothing_to_learn_from() -> None:

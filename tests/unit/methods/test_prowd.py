@@ -23,7 +23,7 @@ from prowd.numbers.quantize import QTensor, Weights, quantize, ternarize
 from prowd.wire import Update
 from tests.reference.naive_prowd import best_mask, mean, selective_mean
 from tests.runs import arrays, outcome
-from tests.unit.scenes import INT4, INT6, INT8, INT16, codes, dot, floats, same, scene
+from tests.unit.scenes import INT4, INT6, INT8, INT16, codes, dot, floats, liftable, same, scene
 
 DOT = replace(
     scene(INT8, INT8, FLOAT32, FLOAT32, architecture=dot(3, 2)),
@@ -164,12 +164,21 @@ def test_an_unknown_option_is_refused_with_those_it_has() -> None:
 
 
 def test_a_ladder_without_a_client_s_width_is_refused_at_the_start() -> None:
-    given = replace(scene(INT4, INT6, FLOAT32), uplink="native", buffer=torch.zeros(1, 2, 8, 8))
+    given = scene(INT4, INT6, FLOAT32, architecture=liftable())
+    given = replace(given, uplink="native", buffer=torch.zeros(1, 2, 8, 8))
     with pytest.raises(ConfigError, match="buffer: 0 images"):
         ProWD().init(replace(given, buffer=torch.empty(0)))
     with pytest.raises(ConfigError, match="no rung for int6"):
         ProWD().init(given)
     assert ProWD(ladder="int4, int6, float32").init(given).memory
+
+
+@pytest.mark.parametrize("method", [ProWD(), ProWDDeq()])
+def test_a_network_with_nothing_to_lift_is_refused(method: ProWD) -> None:
+    given = replace(scene(INT8, FLOAT32), buffer=torch.zeros(1, 2, 8, 8))
+    with pytest.raises(ConfigError, match=r"dequantizer.module: 16, .* accepted: a smaller square"):
+        method.init(given)
+    assert ProWDSwa().init(given).model
 
 
 def test_a_concurrent_fit_is_an_inline_fit_a_round_later() -> None:

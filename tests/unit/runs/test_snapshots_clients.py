@@ -25,7 +25,7 @@ from prowd.runs.snapshots import (
     read_snapshot,
 )
 from prowd.wire import decode_update, encode_task
-from tests.unit.scenes import INT2, INT4, INT8, INT16, Answer, FakeTransport, asked, device, same, scene
+from tests.unit.scenes import INT2, INT4, INT8, INT16, Answer, FakeTransport, asked, device, liftable, same, scene
 
 
 @pytest.mark.parametrize("clients", [1, 2, 63, 64, 65, 127, 128, 129, 1000, 12345])
@@ -51,7 +51,7 @@ def watched(given: Scene, name: str, folder: Path, snapshots: Snapshots | None) 
     return answer
 
 
-MIXED = replace(scene(INT4, INT16, FLOAT32, steps=4), buffer=torch.zeros(2, 2, 8, 8))
+MIXED = replace(scene(INT4, INT16, FLOAT32, steps=4, architecture=liftable()), buffer=torch.zeros(2, 2, 8, 8))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -71,8 +71,12 @@ def test_every_method_leaves_samples_of_its_clients(name: str, tmp_path: Path) -
     for client, path in client_files(tmp_path / "s")[2].items():
         found = read_snapshot(path)
         assert found.width == MIXED.clients[client].width
-        assert found.shapes == {"conv.weight": [4, 2, 3, 3], "fc.weight": [3, 64]}
-        assert {key: len(values) for key, values in found.values.items()} == {"conv.weight": 72, "fc.weight": 192}
+        assert found.shapes == {name: list(shape) for name, shape in MIXED.architecture.shapes.items()}
+        assert {name: len(values) for name, values in found.values.items()} == {
+            "conv.weight": 288,
+            "lift.weight": 1024,
+            "fc.weight": 48,
+        }
         assert all(len(set(values.tolist())) > 3 for values in found.values.values()), "weights as they are held"
 
 

@@ -18,6 +18,7 @@ from prowd.methods.prowd.dequantizer import (
     Net,
     dequantize,
     dequantize_in_stages,
+    eligible,
     fit,
 )
 from prowd.numbers.bits import Bitwidth
@@ -48,6 +49,11 @@ class Lifter:
             )
         for width in widths:
             self.ladder.entry(width)  # or says which it lacks
+        if not eligible(self.scene.architecture, self.settings.module):
+            found = f"{self.settings.module}, and no layer after the first has such a multiple of inputs and outputs"
+            raise ConfigError(
+                f"dequantizer.module: {found}; accepted: a smaller square, or method prowd-swa, without φ"
+            )
         return _under(PHI, self._untrained().state())
 
     def fitted(self, state: ServerState, nets: Sequence[Net]) -> ServerState:

@@ -1,6 +1,6 @@
 """φ, the progressive weight dequantizer: weight modules, the network, and its fit (Section 4.2, Algorithm 2)."""
 
-from prowd.methods.prowd.dequantizer.fitting import Losses, fit, losses
+from prowd.methods.prowd.dequantizer.fitting import Losses, fit, lift, losses
 from prowd.methods.prowd.dequantizer.modules import assemble, cut, eligible
 from prowd.methods.prowd.dequantizer.network import Dequantizer, dequantize, dequantize_in_stages
 from prowd.methods.prowd.dequantizer.settings import DequantizerSettings, Ladder
@@ -19,5 +19,6 @@ __all__ = [
     "dequantize_in_stages",
     "eligible",
     "fit",
+    "lift",
     "losses",
 ]

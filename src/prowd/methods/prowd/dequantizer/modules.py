@@ -1,9 +1,10 @@
-"""Weight modules: convolutions of any shape, cut into images of one shape that φ can read (Appendix C).
+"""Weight modules: layers of any shape, cut into images that φ can read (Appendix C).
 
-A 3×3 convolution [O, I, 3, 3] falls into (O/size)·(I/size) modules. Channel o of a module is one output channel; its
-``size`` kernels are laid out as a k×k grid of 3×3 tiles, k = √size, in the order of the input channels:
+A convolution [O, I, h, w] falls into (O/size)·(I/size) modules. Channel o of a module is one output channel; its
+``size`` kernels are laid out as a k×k grid of h×w tiles, k = √size, in the order of the input channels. A linear layer
+is a convolution with kernels of one entry. φ is fully convolutional, so that one φ reads modules of every shape:
 
-    size 64:  64×64×3×3  →  64×24×24        size 16:  16×16×3×3  →  16×12×12
+    size 64:  64×64×3×3  →  64×24×24        size 16:  16×16×3×3  →  16×12×12        size 16:  16×16  →  16×4×4
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import math
 from torch import Tensor
 
 from prowd.errors import ConfigError
-from prowd.nets.architecture import Architecture, Conv, weight_name
+from prowd.nets.architecture import Architecture, weight_name
 
-__all__ = ["assemble", "cut", "eligible", "side"]
+__all__ = ["Kernel", "assemble", "cut", "eligible", "kernel_of", "side"]
 
-KERNEL = 3
+Shape = tuple[int, ...]
+Kernel = tuple[int, int]
 
 
 def side(size: int) -> int:
@@ -29,37 +31,36 @@ def side(size: int) -> int:
 
 
 def eligible(architecture: Architecture, size: int) -> tuple[str, ...]:
-    """Names of the weights that pass through φ: 3×3 convolutions into whole modules, but not the first weight layer."""
+    """Names of the weights that pass through φ: all that fall into whole modules, but not the first weight layer."""
     side(size)
-    return tuple(
-        weight_name(layer)
-        for layer in architecture.weight_layers[1:]
-        if isinstance(layer, Conv)
-        and layer.kernel == (KERNEL, KERNEL)
-        and layer.inputs % size == 0
-        and layer.outputs % size == 0
-    )
+    layers = architecture.weight_layers[1:]
+    return tuple(weight_name(layer) for layer in layers if not (layer.shape[0] % size or layer.shape[1] % size))
+
+
+def kernel_of(shape: Shape) -> Kernel:
+    """Height and width of a layer's kernels, from the shape of its weights."""
+    return (shape[2], shape[3]) if len(shape) == 4 else (1, 1)
 
 
 def cut(weight: Tensor, size: int) -> Tensor:
-    """Cut [O, I, 3, 3] into modules [n, size, 3k, 3k], ordered by output block, then input block."""
-    k = side(size)
+    """Cut [O, I, h, w] or [O, I] into modules [n, size, k·h, k·w], ordered by output block, then input block."""
+    k, (high, wide) = side(size), kernel_of(tuple(weight.shape))
     rows, columns = _blocks(tuple(weight.shape), size)
-    grid = weight.reshape(rows, size, columns, k, k, KERNEL, KERNEL)  # o-block, o, i-block, i row, i column, y, x
-    return grid.permute(0, 2, 1, 3, 5, 4, 6).reshape(rows * columns, size, k * KERNEL, k * KERNEL)
+    grid = weight.reshape(rows, size, columns, k, k, high, wide)  # o-block, o, i-block, i row, i column, y, x
+    return grid.permute(0, 2, 1, 3, 5, 4, 6).reshape(rows * columns, size, k * high, k * wide)
 
 
-def assemble(modules: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Put a convolution of ``shape`` together again; undoes ``cut`` without loss."""
+def assemble(modules: Tensor, shape: Shape) -> Tensor:
+    """Put weights of ``shape`` together again; undoes ``cut`` without loss."""
     size = modules.shape[1]
-    k = side(size)
+    k, (high, wide) = side(size), kernel_of(shape)
     rows, columns = _blocks(shape, size)
-    grid = modules.reshape(rows, columns, size, k, KERNEL, k, KERNEL)
+    grid = modules.reshape(rows, columns, size, k, high, k, wide)
     return grid.permute(0, 2, 1, 3, 5, 4, 6).reshape(shape)
 
 
-def _blocks(shape: tuple[int, ...], size: int) -> tuple[int, int]:
-    """How many blocks of output and of input channels a convolution has."""
-    if len(shape) != 4 or shape[2:] != (KERNEL, KERNEL) or shape[0] % size or shape[1] % size:
-        raise ValueError(f"a weight of shape {shape} has no {size}-channel modules; accepted: multiples of {size}, 3×3")
+def _blocks(shape: Shape, size: int) -> tuple[int, int]:
+    """How many blocks of output and of input channels a layer has."""
+    if len(shape) not in (2, 4) or shape[0] % size or shape[1] % size:
+        raise ValueError(f"a weight of shape {shape} has no {size}-channel modules; accepted: multiples of {size}")
     return shape[0] // size, shape[1] // size

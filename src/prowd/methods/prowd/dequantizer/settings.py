@@ -68,6 +68,8 @@ class DequantizerSettings:
     """Modules of a step, all of one network (paper: 16)."""
     epochs: Annotated[int, Ge(1)] = 2
     """Passes over the round's weights (paper: 5)."""
+    steps: Annotated[int, Ge(0)] = 0
+    """Most steps of a round's fit, which then ends in the middle of an epoch; 0: no limit."""
     lam: Annotated[float, Ge(0)] = 1.0
     """λ, the weight of the distillation loss."""
     noise: Annotated[float, Ge(0)] = 0.1

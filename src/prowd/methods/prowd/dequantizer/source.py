@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prowd.methods.prowd.dequantizer.modules import assemble, cut, eligible, side
+from prowd.methods.prowd.dequantizer.modules import Kernel, assemble, cut, eligible, kernel_of
 from prowd.methods.prowd.dequantizer.settings import Ladder
 from prowd.nets.architecture import Architecture, gain_name, weight_name
 from prowd.nets.float32 import forward, initial_gains, normalised
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Weights, quantize
 
-__all__ = ["Net", "Source"]
+__all__ = ["Group", "Net", "Source"]
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,28 @@ class Net:
     weights: Weights
 
 
+@dataclass(frozen=True)
+class Group:
+    """The modules of a net's layers with kernels of one shape, which are images of one size."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    """The layers, in order, by the names of their weights."""
+    rungs: tuple[Tensor, ...]
+    """q_0 … q_j, each [n, size, k·h, k·w]; q_j is w itself, floats clipped to ±1."""
+
+    def __len__(self) -> int:
+        return len(self.rungs[0])
+
+    def tensors(self, modules: Tensor) -> dict[str, Tensor]:
+        """The weights that modules make up."""
+        size = modules.shape[1]
+        ends = list(accumulate(shape[0] * shape[1] // size**2 for shape in self.shapes.values()))
+        parts = zip(self.shapes.items(), modules.tensor_split(ends[:-1]), strict=True)
+        return {name: assemble(part, shape) for (name, shape), part in parts}
+
+
 class Source:
-    """Modules of a net and of its quantized forms, and the network f(u; ·) in which any of them can be exchanged."""
+    """Modules of a net and of its quantized forms, and the network f(u; ·) in which they can be exchanged."""
 
     @torch.no_grad()
     def __init__(self, net: Net, ladder: Ladder, size: int, device: torch.device) -> None:
@@ -40,36 +60,40 @@ class Source:
         gains = {**initial_gains(net.architecture, values), **values}
         self.gains = {gain_name(layer): gains[gain_name(layer)] for layer in layers} if net.width.is_float else {}
         self.effective = [self._effective(index, values[weight_name(layer)]) for index, layer in enumerate(layers)]
-        self.names = eligible(net.architecture, size)
-        self.truth = self._modules(values, size, device)
-        """The modules of w, [n, size, 3k, 3k]."""
-        self.ends = list(accumulate(values[name].numel() // (9 * size**2) for name in self.names))
-        self.rungs = [quantize(self.truth, width).value() for width in ladder.widths[: self.entry]]
-        self.rungs.append(self.truth.clamp(-1, 1))
-        """q_0 … q_j, each [n, size, 3k, 3k]; q_j is w itself, floats clipped to ±1."""
+        lower = ladder.widths[: self.entry]
+        self.groups = {
+            kernel: _group({name: values[name] for name in names}, lower, size)
+            for kernel, names in _by_kernel(net.architecture, size).items()
+        }
 
-    def predict(self, images: Tensor, modules: Tensor | None = None) -> Tensor:
-        """softmax f(u; w), or that of the network with all its modules exchanged (other layers keep their weights).
+    def predict(self, images: Tensor, exchanged: Mapping[str, Tensor] | None = None) -> Tensor:
+        """softmax f(u; w), or that of the network with other weights in some layers.
 
         f computes in floats with g·v/‖v‖ at Float32 and with v/α at integer widths. A Float32 client that keeps its
         gains to itself gets g = ‖v‖/α.
         """
-        exchanged = self._tensors(modules) if modules is not None else {}
+        others = exchanged or {}
         weights = [
-            self._effective(index, exchanged[weight_name(layer)]) if weight_name(layer) in exchanged else true
+            self._effective(index, others[weight_name(layer)]) if weight_name(layer) in others else true
             for index, (layer, true) in enumerate(zip(self.architecture.weight_layers, self.effective, strict=True))
         ]
         return F.softmax(forward(self.architecture, weights, images), 1)
 
-    def _modules(self, values: Mapping[str, Tensor], size: int, device: torch.device) -> Tensor:
-        none = torch.empty(0, size, 3 * side(size), 3 * side(size), device=device)
-        modules = torch.cat([none, *(cut(values[name].to(device), size) for name in self.names)])
-        return modules.contiguous(memory_format=torch.channels_last)  # a third faster on a CPU
-
-    def _tensors(self, modules: Tensor) -> Mapping[str, Tensor]:
-        parts = zip(self.names, modules.tensor_split(self.ends[:-1]), strict=True)
-        return {name: assemble(part, self.architecture.shapes[name]) for name, part in parts}
-
     def _effective(self, index: int, vector: Tensor) -> Tensor:
         gain = self.gains.get(gain_name(self.architecture.weight_layers[index]))
         return vector / self.architecture.alphas[index] if gain is None else normalised(vector, gain)
+
+
+def _by_kernel(architecture: Architecture, size: int) -> dict[Kernel, list[str]]:
+    """The layers that have modules, by the shape of their kernels."""
+    found: dict[Kernel, list[str]] = {}
+    for name in eligible(architecture, size):
+        found.setdefault(kernel_of(architecture.shapes[name]), []).append(name)
+    return found
+
+
+def _group(values: Mapping[str, Tensor], lower: tuple[Bitwidth, ...], size: int) -> Group:
+    modules = torch.cat([cut(value, size) for value in values.values()])
+    truth = modules.contiguous(memory_format=torch.channels_last)  # a third faster on a CPU
+    rungs = [quantize(truth, width).value() for width in lower]
+    return Group({name: tuple(value.shape) for name, value in values.items()}, (*rungs, truth.clamp(-1, 1)))
