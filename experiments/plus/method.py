@@ -1,4 +1,4 @@
-"""Ternary weights instead of movements, refined by what the server sent: ProWD-Plus with another message.
+"""Ternary weights instead of movements, refined by what the server sent: the one model with another message.
 
 A client received the code values μ and moved them. Taking the movement of a tensor for Gaussian with deviation σ, what
 came back is known up to an interval, the one that Q_Int2 rounds to the level that arrived, and its best estimate is the
@@ -16,8 +16,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from experiments.plus.one_model import OneModel
 from prowd.device.scene import ClientSpec, Scene
-from prowd.methods import ProWDPlus, ServerState, common
+from prowd.methods import ServerState, common
 from prowd.methods.base import Device, Slot
 from prowd.methods.movement import stepped
 from prowd.numbers.bits import INT2, Bitwidth
@@ -31,7 +32,7 @@ ROOT = math.sqrt(2)
 
 
 @dataclass(frozen=True)
-class RefinedWeights(ProWDPlus):
+class RefinedWeights(OneModel):
     """w_G ← w_G + γ·mean (ŵ_n − Q_{s_n}(w_G)), ŵ_n being the posterior mean of weights that arrived in three levels."""
 
     name: ClassVar[str] = "prowd-plus-weights"

@@ -47,20 +47,6 @@ def test_resolved_file_states_every_setting() -> None:
     assert {"lr", "momentum", "clip"} <= set(values["float32"])
 
 
-def test_the_paper_s_presets_say_what_the_paper_says() -> None:
-    half, most = load_config("table1-50-50"), load_config("table1-80-20")
-    assert (half.clients, most.clients) == ("int8:5, float32:5", "int8:8, float32:2")
-    for config in (half, most):
-        assert (config.data, config.model, config.width, config.steps) == ("cifar10", "vgg7", 1.0, 200)
-        assert (config.augment, config.input_size) == (("crop", "flip", "rotate"), "native")
-    for name in ("table1-50-50-cpu", "table1-80-20-cpu"):
-        small = load_config(name)
-        assert (small.data, small.model, small.steps) == ("cifar10", "vgg7", 200)
-        assert small.width < 1
-        assert small.per_client != "all"
-        assert small.clients == load_config(name.removesuffix("-cpu")).clients
-
-
 def test_presets_are_described() -> None:
     assert all(text and not text.startswith("#") for text in presets().values())
 

@@ -10,7 +10,7 @@ from prowd.config.files import Suggestion, presets, read_pairs, read_settings, r
 from prowd.config.options import make_method
 from prowd.config.schema import load_config
 from prowd.errors import ConfigError
-from prowd.methods import METHODS, ProWD
+from prowd.methods import METHODS
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -92,42 +92,6 @@ def test_presets_suggest_methods_that_their_options_fit(name: str) -> None:
         assert method in METHODS
         config = load_config(name, {"method": method})
         assert make_method(config.method, config.options).name == method
-
-
-def phi_of(name: str, method: str = "prowd") -> ProWD:
-    config = load_config(name, {"method": method})
-    made = make_method(config.method, config.options)
-    assert isinstance(made, ProWD)
-    return made
-
-
-@pytest.mark.parametrize(
-    "name", ["table1-50-50", "table1-80-20", "ablation-50-50", "ablation-80-20", "table2", "multibit"]
-)
-def test_the_paper_s_presets_have_the_paper_s_dequantizer(name: str) -> None:
-    for method in ("prowd", "prowd-deq"):
-        found = phi_of(name, method).dequantizer
-        assert (found.module, found.growth, found.optimizer, found.lr) == (64, 32, "sgd", 0.01)
-        assert (found.batch, found.epochs) == (16, 5)
-    assert phi_of(f"{name}-cpu").dequantizer == ProWD().dequantizer
-
-
-def test_the_presets_of_several_widths_have_their_ladders() -> None:
-    for tail in ("", "-cpu"):
-        assert phi_of(f"table2{tail}").ladder == "int6, int8, int10, int12, int16"
-        assert phi_of(f"multibit{tail}").ladder == "int6, int7, int8, int16, float32"
-        assert load_config(f"table2{tail}").clients == "int6:3, int8:3, int12:2, int16:2"
-        assert {load_config(f"{name}{tail}").uplink for name in ("table2", "multibit")} == {"native"}
-
-
-@pytest.mark.parametrize("mix", ["50-50", "80-20"])
-@pytest.mark.parametrize("tail", ["", "-cpu"])
-def test_the_ablation_is_table_1_with_the_parts_of_prowd(mix: str, tail: str) -> None:
-    ablation, table = (load_config(f"{name}-{mix}{tail}") for name in ("ablation", "table1"))
-    assert ablation.model_copy(update={"name": table.name}) == table
-    assert read_suggestion(f"ablation-{mix}{tail}").methods == ("fedavg", "prowd-deq", "prowd-swa", "prowd")
-    assert len(read_suggestion(f"table1-{mix}{tail}").methods) == 9
-    assert len(read_suggestion(f"table2{tail}").methods) == 8, "the paper's Table 2 has no FedProx"
 
 
 @pytest.mark.parametrize(
