@@ -62,17 +62,25 @@ def from_arrays(
     x_test: NDArray[Any] | Tensor,
     y_test: NDArray[Any] | Tensor,
     name: str = "arrays",
+    classes: int | None = None,
 ) -> Dataset:
     """Check arrays and make a data set of them; arrays already in the right form are shared, not copied.
 
     Images are uint8, or int8 codes c that stand for c/128. Floats x in [−1, 1] become such codes, round(128·x).
+    Where ``classes`` is given, as by a run to the data of one of its devices, some may lack examples. Where it is not,
+    it is counted, and a class without an example is taken for a slip.
     """
     train, test = _images("x_train", x_train), _images("x_test", x_test)
     if (train.dtype, train.shape[1:]) != (test.dtype, test.shape[1:]):
         _refuse("x_test", f"{test.dtype} images {test.shape[1:]}", f"as in x_train, {train.dtype} {train.shape[1:]}")
     labels, test_labels = _labels("y_train", y_train, len(train)), _labels("y_test", y_test, len(test))
     tensors = dict(zip(ARRAYS, map(torch.from_numpy, (train, labels, test, test_labels)), strict=True))
-    return Dataset(name=name, **tensors, classes=_count_classes(labels, test_labels))
+    if classes is None:
+        classes = _count_classes(labels)
+        _check_below(test_labels, "y_test", f"classes that x_train has examples of, 0 to {classes - 1}", classes)
+    for array, values in (("y_train", labels), ("y_test", test_labels)):
+        _check_below(values, array, f"0 to {classes - 1}, the classes of the run", classes)
+    return Dataset(name=name, **tensors, classes=classes)
 
 
 def _refuse(array: str, found: str, accepted: str) -> NoReturn:
@@ -119,15 +127,18 @@ def _labels(array: str, values: NDArray[Any] | Tensor, count: int) -> NDArray[np
     return _owned(labels, np.int64)
 
 
-def _count_classes(y_train: NDArray[np.int64], y_test: NDArray[np.int64]) -> int:
+def _check_below(labels: NDArray[np.int64], array: str, accepted: str, classes: int) -> None:
+    if labels.max() >= classes:
+        _refuse(array, f"the label {labels.max()}", accepted)
+
+
+def _count_classes(y_train: NDArray[np.int64]) -> int:
     present = np.unique(y_train)
     gaps = np.flatnonzero(present != np.arange(len(present)))
     if len(gaps):
         _refuse("y_train", f"label {present[-1]} but no example of class {gaps[0]}", "an example of every class")
     if len(present) < 2:
         _refuse("y_train", "the single class 0", "at least 2 classes")
-    if y_test.max() >= len(present):
-        _refuse("y_test", f"the label {y_test.max()}", f"classes that x_train has examples of, 0 to {len(present) - 1}")
     return len(present)
 
 

@@ -38,12 +38,15 @@ def catalogue() -> list[Entry]:
     return [builtin.status() for builtin in BUILTIN.values()]
 
 
-def load(name: str, *, progress: Progress | None = None, verify: bool = True) -> Dataset:
-    """Load a built-in data set or an ``.npz`` file of the four arrays; ``verify=False`` skips the hashing."""
+def load(name: str, *, progress: Progress | None = None, verify: bool = True, classes: int | None = None) -> Dataset:
+    """Load a built-in data set or an ``.npz`` file of the four arrays; ``verify=False`` skips the hashing.
+
+    A file of a single device may lack examples of some of the ``classes`` of its run; see from_arrays.
+    """
     if name.lower().endswith(".npz"):
-        return _load_npz(Path(name).expanduser())
+        return _load_npz(Path(name).expanduser(), classes)
     builtin = _builtin(name, " or the path of an .npz file")
-    return from_arrays(**builtin.arrays(None, progress or silent, verify=verify), name=name)
+    return from_arrays(**builtin.arrays(None, progress or silent, verify=verify), name=name, classes=None)
 
 
 def mapped(name: str) -> bool:
@@ -70,7 +73,7 @@ def _builtin(name: str, besides: str = "") -> Builtin:
     raise ConfigError(f"data: {name!r} is unknown; accepted: {accepted}")
 
 
-def _load_npz(path: Path) -> Dataset:
+def _load_npz(path: Path, classes: int | None) -> Dataset:
     try:
         with path.open("rb") as stream:  # opened here, for numpy leaves a damaged file open
             if not zipfile.is_zipfile(stream):
@@ -86,6 +89,6 @@ def _load_npz(path: Path) -> Dataset:
         found = f"lacks {', '.join(missing)}; it holds {', '.join(held) or 'nothing'}"
         raise DataError(f"{path} {found}; accepted: {', '.join(ARRAYS)}")
     try:
-        return from_arrays(**arrays, name=path.name)
+        return from_arrays(**arrays, name=path.name, classes=classes)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None

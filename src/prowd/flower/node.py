@@ -24,7 +24,7 @@ from prowd.device.training import Examples
 from prowd.errors import ConfigError, DataError, near
 from prowd.federation.client import ClientRuntime
 from prowd.methods import METHODS, Device
-from prowd.nets import Architecture
+from prowd.nets import Architecture, Linear
 from prowd.numbers.bits import Bitwidth, parse_mix
 from prowd.runs.build import as_used, federate, make_partition
 
@@ -82,7 +82,7 @@ class Node:
         return validate(override(config.model_dump(), {"device": self.device, "kernel": self.kernel}))
 
     def _load(self, config: RunConfig, *, verify: bool) -> Dataset:
-        raw = datasets.load(self.data, verify=verify)
+        raw = datasets.load(self.data, verify=verify, classes=None if self.shared else _classes(config))
         if self.shared and self.data != config.data:
             found = f"a share of {self.data} in a run on {config.data}"
             raise DataError(f"data: {found}; accepted: {config.data}, or a .npz file")
@@ -144,6 +144,14 @@ def _network(config: RunConfig, dataset: Dataset) -> Architecture:
         found = f"{dataset.classes} classes for {network.classes} logits"
         raise DataError(f"data: {found}; accepted: labels below {network.classes}")
     return network
+
+
+def _classes(config: RunConfig) -> int:
+    """The classes of a run, a logit each: a device need not have examples of all of them."""
+    last = config.layers[-1]
+    if not isinstance(last, Linear):
+        raise ConfigError(f"layers: the last is {last}; accepted: a Linear layer, which gives the logits")
+    return last.outputs
 
 
 def _simulated(values: Mapping[str, object], config: RunConfig) -> dict[str, object]:

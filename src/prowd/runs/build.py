@@ -69,7 +69,7 @@ def as_arrays(data: object) -> Arrays | None:
 def load_data(config: RunConfig, arrays: Arrays | None = None, progress: Progress | None = None) -> Dataset:
     """Load the data set a configuration names, or check the arrays given in its place."""
     if arrays is not None:
-        return datasets.from_arrays(**arrays, name=config.data)
+        return datasets.from_arrays(**arrays, name=config.data, classes=None)
     if config.data == "arrays":
         raise ConfigError(
             "data: this run was made with arrays; accepted: the same arrays again, through prowd.run(data=...)"
@@ -198,14 +198,16 @@ def elsewhere(
 ) -> Callable[[], Clients]:
     """What builds the clients anew in a worker process; data that is not in the cache, for all to map, goes with it."""
     arrays = None if datasets.mapped(config.data) else {name: getattr(dataset, name).numpy() for name in ARRAYS}
-    return partial(_build_again, config, arrays, memories, snapshots)
+    return partial(_build_again, config, arrays, dataset.classes, memories, snapshots)
 
 
-def _build_again(config: RunConfig, arrays: Arrays | None, memories: Path, snapshots: Snapshots | None) -> Clients:
+def _build_again(
+    config: RunConfig, arrays: Arrays | None, classes: int, memories: Path, snapshots: Snapshots | None
+) -> Clients:
     if arrays is None:
         dataset = as_used(config, datasets.load(config.data, verify=False))
     else:
-        dataset = datasets.from_arrays(**arrays, name=config.data)
+        dataset = datasets.from_arrays(**arrays, name=config.data, classes=classes)
     return assemble(config, dataset).clients(memories, snapshots)
 
 

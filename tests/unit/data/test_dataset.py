@@ -119,6 +119,16 @@ def test_refusals_name_the_array_the_value_and_what_is_accepted(changes: dict[st
     assert all(word in str(caught.value) for word in [*words, "accepted: "]), caught.value
 
 
+def test_where_the_number_of_classes_is_given_some_may_be_absent() -> None:
+    gaps: dict[str, Any] = {"y_train": np.array([7, 7, 4, 7, 7, 7]), "y_test": np.array([0, 9])}
+    assert from_arrays(**arrays(**gaps), classes=10).classes == 10
+    for array, label in (("y_train", 10), ("y_test", 11)):
+        labels = gaps[array].copy()
+        labels[0] = label
+        with pytest.raises(DataError, match=rf"^{array}: the label {label}; accepted: 0 to 9, the classes of the run$"):
+            from_arrays(**arrays(**{**gaps, array: labels}), classes=10)
+
+
 def test_digest_depends_on_contents_and_form_only() -> None:
     base = from_arrays(**arrays())
     assert base.digest() == from_arrays(**arrays(), name="other").digest()

@@ -67,6 +67,13 @@ def test_npz(tmp_path: Path) -> None:
     assert data.digest() == from_arrays(**arrays()).digest()
 
 
+def test_npz_of_a_device_may_lack_classes(tmp_path: Path) -> None:
+    path = save(tmp_path / "mine.npz", arrays(y_train=np.array([0, 1, 3, 0, 1, 3])))
+    with pytest.raises(DataError, match=r"mine\.npz: y_train: label 3 but no example of class 2"):
+        load(path)
+    assert load(path, classes=5).classes == 5
+
+
 @pytest.mark.parametrize(
     ("held", "message"),
     [

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed")
@@ -95,7 +96,12 @@ def test_widths_are_those_the_nodes_state(clock: Clock, tmp_path: Path) -> None:
     assert told == [TINY["clients"], "float32:1, int4:1, int8:2"], "and so they are told"
     assert weights(result) == expected(clients="float32:1, int4:1, int8:2")
     assert result.summary["clients"] == "float32:1, int4:1, int8:2"
-    assert json.loads((tmp_path / "run" / "devices.json").read_text("utf-8"))["devices"][1]["width"] == "int4"
+    assert read_roster(tmp_path / "run")[1]["width"] == "int4"
+
+
+def read_roster(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((path / "devices.json").read_text("utf-8"))["devices"]
+    return found
 
 
 def test_nodes_in_any_order(grid: FakeGrid, tmp_path: Path) -> None:
@@ -119,6 +125,17 @@ def test_more_nodes_than_clients(grid: FakeGrid, tmp_path: Path) -> None:
     grid.nodes[8] = {**grid.nodes[FIRST]}
     assert weights(run(grid, tmp_path / "run")) == expected()
     assert {node for node, round_ in grid.asked if round_} == {FIRST + n for n in range(4)}
+
+
+def test_a_device_whose_data_lacks_classes_takes_part(grid: FakeGrid, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (12, 1, 8, 8), np.uint8)
+    labels = np.array([7, 3] * 6)
+    mine = {"x_train": images, "y_train": labels, "x_test": images[:4], "y_test": labels[:4]}
+    np.savez(tmp_path / "mine.npz", allow_pickle=False, **mine)
+    grid.nodes[FIRST + 3]["data"] = str(tmp_path / "mine.npz")
+    result = run(grid, tmp_path / "run")
+    assert [set(devices(line).values()) for line in result.rounds] == [{("ok", "")}] * 2
+    assert read_roster(tmp_path / "run")[3]["examples"] == 12
 
 
 def test_a_run_writes_down_what_happened(grid: FakeGrid, tmp_path: Path) -> None:

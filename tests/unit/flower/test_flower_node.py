@@ -30,11 +30,11 @@ from tests.unit.scenes import INT8
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-def own_data(folder: Path, *, classes: int = 3, size: int = 8, channels: int = 1) -> str:
-    """A file of one's own."""
+def own_data(folder: Path, *, classes: int = 3, size: int = 8, channels: int = 1, first: int = 0) -> str:
+    """A file of one's own, of the classes from ``first`` up."""
     made = arrays()
     for part in ("train", "test"):
-        made[f"y_{part}"] = made[f"y_{part}"] * 0 + np.arange(len(made[f"y_{part}"])) % classes
+        made[f"y_{part}"] = made[f"y_{part}"] * 0 + np.arange(len(made[f"y_{part}"])) % classes + first
         images = np.resize(made[f"x_{part}"], (len(made[f"y_{part}"]), channels, size, size))
         made[f"x_{part}"] = images.astype(np.uint8)
     path = folder / "mine.NPZ"
@@ -108,7 +108,7 @@ def test_data_of_its_own_is_all_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "error", "message"),
     [
-        ({"classes": 11}, DataError, "data: 11 classes for 10 logits; accepted: labels below 10"),
+        ({"classes": 11}, DataError, "y_train: the label 10; accepted: 0 to 9, the classes of the run"),
         ({"size": 12}, ConfigError, "accepted"),
         ({"channels": 3}, ConfigError, "accepted"),
     ],
@@ -122,10 +122,18 @@ def test_data_that_does_not_fit_the_network(
             attempt()
 
 
-def test_data_of_its_own_may_have_fewer_classes(tmp_path: Path) -> None:
-    for classes in (2, 10):
-        node = Node.read(says(data=own_data(tmp_path, classes=classes)), plain())
-        assert node.introduce(plain()).num_examples == 90
+@pytest.mark.parametrize(("classes", "first"), [(2, 0), (10, 0), (1, 0), (1, 9), (3, 5)])
+def test_data_of_its_own_may_lack_classes(classes: int, first: int, tmp_path: Path) -> None:
+    node = Node.read(says(data=own_data(tmp_path, classes=classes, first=first)), plain())
+    assert node.introduce(plain()).num_examples == 90
+    found = set(node.runtime(plain(), RUN).device.train.labels.tolist())
+    assert found == set(range(first, first + classes))
+
+
+def test_a_network_that_gives_no_logits_is_the_server_s_fault(tmp_path: Path) -> None:
+    config = plain().model_copy(update={"layers": (Linear("logits", 64, 10, relu=False), Flatten())})
+    with pytest.raises(ConfigError, match=r"^layers: the last is Flatten"):
+        Node.read(says(data=own_data(tmp_path)), config).introduce(config)
 
 
 @pytest.mark.parametrize("name", ["gone.npz", "bad.npz", "digit"])
