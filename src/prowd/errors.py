@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["ClientError", "ConfigError", "DataError", "ProwdError", "RunError", "WireError", "near"]
+__all__ = ["ClientError", "ConfigError", "DataError", "ProwdError", "RunError", "WireError", "harmless", "near"]
 
 
 class ProwdError(Exception):
@@ -30,6 +30,16 @@ class RunError(ProwdError):
 
 class ClientError(ProwdError):
     """A client's own code failed; carries the traceback of the process in which it ran."""
+
+
+def harmless(text: str, longest: int = 500) -> str:
+    """Somebody else's words as one line that steers no terminal: what cannot be printed is written as its escape.
+
+    Control and escape codes, line breaks, marks that turn the direction of reading and invisible letters are among
+    it. Brackets stay: whoever shows the line shows it as text, never as markup.
+    """
+    shown = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    return shown[:longest]
 
 
 def near(value: str, known: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ import click
 from click.shell_completion import get_completion_class
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from prowd.cli.main import main
 
@@ -75,10 +76,10 @@ def completion(shell: str) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print plain columns."""
+    """Print plain columns; brackets in a cell are brackets, not markup."""
     table = Table(box=None, pad_edge=False)
     for number, heading in enumerate(headings):
         table.add_column(heading, no_wrap=number == 0)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     Console(highlight=False).print(table)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from prowd.device.scene import ClientSpec
-from prowd.errors import ConfigError
+from prowd.errors import ConfigError, harmless
 from prowd.numbers.bits import Bitwidth
 
 __all__ = ["Absence", "Accuracy", "Attendance", "RoundReport", "Traffic", "by_width", "totals"]
@@ -38,13 +38,17 @@ Sizes = dict[str, Count]
 
 @dataclass(frozen=True)
 class Absence:
-    """A client whose work is missing from a round, and why."""
+    """A client whose work is missing from a round, and why; the reason may be a device's own words, made harmless."""
 
     client: Count
     width: str
     reason: str = ""
     attempt: Count = 0
     """The attempt at a round, below the quorum, that it was missing from; 0: the round itself."""
+
+    def __post_init__(self) -> None:
+        for name in ("width", "reason"):
+            object.__setattr__(self, name, harmless(getattr(self, name)))
 
     def text(self, round_: int) -> str:
         """In words."""

@@ -11,8 +11,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from prowd.device.scene import ClientSpec
-from prowd.errors import RunError, WireError
-from prowd.federation.inbox import LONGEST_REASON
+from prowd.errors import RunError, WireError, harmless
 from prowd.flower.logs import event
 from prowd.flower.post import SilenceError, ask, content_of, poll
 from prowd.flower.records import HELLO, Brief, read_introduction
@@ -75,10 +74,16 @@ class Roll:
             raise WireError(f"client {spec.id} is {found}; accepted: {accepted}, as it said when the run began")
         self.nodes[spec.id], self.specs[spec.id] = node, spec
         self.turned_away.pop(node, None)
-        facts = {"client": spec.id, "width": str(spec.width), "examples": spec.num_examples, "version": version}
+        facts = {
+            "client": spec.id,
+            "width": str(spec.width),
+            "examples": spec.num_examples,
+            "version": harmless(version),
+        }
         event(log, "joined", {"node": str(node), **facts})
 
     def _turn_away(self, node: int, reason: str) -> None:
-        if self.turned_away.get(node) != reason[:LONGEST_REASON]:
-            self.turned_away[node] = reason[:LONGEST_REASON]
-            event(log, "turned away", {"node": str(node), "reason": self.turned_away[node]}, logging.WARNING)
+        reason = harmless(reason)
+        if self.turned_away.get(node) != reason:
+            self.turned_away[node] = reason
+            event(log, "turned away", {"node": str(node), "reason": reason}, logging.WARNING)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prowd.errors import RunError
+from prowd.errors import RunError, harmless
 from prowd.federation.report import RoundReport
 from prowd.runs.read import read_lines
 from prowd.runs.roster import Roster
@@ -40,9 +40,9 @@ class DeviceStatus:
         self.seconds += float(entry.get("seconds", 0.0))
         self.up += int(entry.get("up", 0))
         self.down += int(entry.get("down", 0))
-        self.node = str(entry.get("node") or self.node)
+        self.node = harmless(str(entry.get("node") or self.node))
         if "reason" in entry:
-            self.trouble = f"round {round_}: {entry['reason']}"
+            self.trouble = f"round {round_}: {harmless(str(entry['reason']))}"
 
 
 def read_status(path: Path) -> tuple[list[DeviceStatus], list[RoundReport]]:

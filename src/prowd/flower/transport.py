@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from flwr.app import Message
 
-from prowd.errors import WireError
-from prowd.federation.inbox import LONGEST_REASON
+from prowd.errors import WireError, harmless
 from prowd.federation.transport import Refusal, Reply, Silence
 from prowd.flower.logs import event
 from prowd.flower.post import Letter, SilenceError, content_of, poll
@@ -66,7 +65,7 @@ class FlowerTransport:
             reply = self._read(node, letter)
             if not isinstance(reply, Silence):
                 self.visits[client] = Visit(seconds, len(reply) if isinstance(reply, bytes) else 0)
-            facts = {"bytes": len(reply)} if isinstance(reply, bytes) else {"reason": reply.reason[:LONGEST_REASON]}
+            facts = {"bytes": len(reply)} if isinstance(reply, bytes) else {"reason": harmless(reply.reason)}
             event(log, "replied", {"node": str(node), "client": client, "seconds": seconds, **facts})
             yield client, reply
         for node, client in clients.items():
