@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from prowd.data import Dataset, Partition
+from prowd.device.limits import Limits, Load
 from prowd.device.memory import ClientMemory
 from prowd.device.scene import Scene
 from prowd.device.training import Examples
@@ -43,15 +44,23 @@ class ClientRuntime:
     scene: Scene
     method: Method
     device: Device
+    limits: Limits | None = None
+    """The most that a server may ask of it; none where it is simulated by whoever runs the server."""
 
     def handle(self, message: bytes) -> bytes:
         """Answer a task with an update."""
+        if self.limits is not None:
+            self.limits.check_message(len(message))
         task = decode_task(message, TASK_LIMIT)
         if (task.client, task.seed) != (self.device.spec.id, self.scene.seed):
             found = f"client {task.client} of seed {task.seed}"
             raise WireError(f"client {self.device.spec.id} of seed {self.scene.seed} received a task for {found}")
         network = self.scene.architecture
         _check_work(task.work, network, self.device.spec.width)
+        if self.limits is not None:
+            scene, device = self.scene, self.device
+            load = Load(task.work.steps, min(task.work.batch, len(device.train)), len(device.test))
+            self.limits.check(network, device.spec.width, load, scene.kernel, scene.device)
         shapes = network.shapes | {gain_name(layer): (layer.outputs,) for layer in network.weight_layers}
         for name, tensor in task.weights.items():
             own = name.rpartition("/")[2]  # a method may send several of a name, as in mean/conv1.weight

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from platformdirs import user_state_path
 
 from prowd import data as datasets
 from prowd.config.schema import RunConfig, validate
 from prowd.config.tables import override
 from prowd.data import Dataset
+from prowd.device.limits import MEGABYTE, Limits, Load
 from prowd.device.memory import ClientMemory
 from prowd.device.scene import ClientSpec
 from prowd.device.training import Examples
@@ -30,7 +32,6 @@ from prowd.runs.build import as_used, federate, make_partition
 
 __all__ = ["Node", "read_run"]
 
-MOST_WEIGHTS = 2**28  # twenty VGG-7s; a server can't ask a device for all of its memory
 SIMULATED = ("partition-id", "num-partitions")
 
 
@@ -44,6 +45,8 @@ class Node:
     state: Path
     device: str
     kernel: str
+    limits: Limits
+    """The most that a server may ask of it."""
     shared: bool
     """Whether its data is a share of a data set that everybody has, not its own."""
 
@@ -56,26 +59,36 @@ class Node:
         for key in values:
             if key not in known:
                 raise ConfigError(f"node-config: {key!r} is unknown; accepted: {', '.join(known)}{near(key, known)}")
-        client = values.pop("client")
-        if not isinstance(client, int) or isinstance(client, bool) or client < 0:
-            raise ConfigError(f"node-config: client is {client!r}; accepted: its number in the federation, 0 or more")
+        client = _number("client", values.pop("client"), 0, "its number in the federation, 0 or more")
+        steps = _number("steps", values.pop("steps"), 1, "local steps, 1 or more")
+        memory = _number("memory", values.pop("memory"), 1, "megabytes, 1 or more")
         texts = {key: _text(key, value) for key, value in values.items()}
         width, state = Bitwidth.parse(texts.pop("width")), Path(texts.pop("state")).expanduser()
         shared = simulated or not texts["data"].lower().endswith(".npz")
-        return cls(client=client, width=width, state=state, shared=shared, **texts)
+        limits = Limits(steps, memory * MEGABYTE)
+        return cls(client=client, width=width, state=state, limits=limits, shared=shared, **texts)
 
     def introduce(self, config: RunConfig) -> ClientSpec:
         """Who it is in a run; its data must fit the network and, where it is a share, be the server's."""
         config, dataset = self._own(config), self._load(config, verify=True)
-        federate(config, _network(config, dataset), ())
-        return self._device(config, dataset, run="").spec
+        network, device = _network(config, dataset), self._device(config, dataset, run="")
+        self._check_limits(config, network, device)
+        federate(config, network, ())
+        return device.spec
 
     def runtime(self, config: RunConfig, run: str) -> ClientRuntime:
         """The device in a run, ready to answer tasks."""
         config, dataset = self._own(config), self._load(config, verify=False)
         clients = tuple(ClientSpec(n, width, 0) for n, width in enumerate(parse_mix(config.clients)))
-        federation = federate(config, _network(config, dataset), clients)
-        return ClientRuntime(federation.scene, federation.method, self._device(config, dataset, run))
+        network, device = _network(config, dataset), self._device(config, dataset, run)
+        self._check_limits(config, network, device)
+        federation = federate(config, network, clients)
+        return ClientRuntime(federation.scene, federation.method, device, self.limits)
+
+    def _check_limits(self, config: RunConfig, network: Architecture, device: Device) -> None:
+        """Before anything of the run's is built."""
+        load = Load(config.steps, min(config.batch, len(device.train)), len(device.test))
+        self.limits.check(network, self.width, load, config.kernel, torch.device(config.device))
 
     def _own(self, config: RunConfig) -> RunConfig:
         """The settings with what is this machine's to say."""
@@ -126,7 +139,15 @@ def read_run(text: str) -> RunConfig:
 def _defaults() -> dict[str, object]:
     """Every key of a node configuration; those that are None must be given."""
     state = str(user_state_path("prowd"))
-    return {"client": None, "width": None, "data": None, "state": state, "device": "cpu", "kernel": "auto"}
+    own = Limits.of_this_machine()
+    limits = {"steps": own.steps, "memory": own.memory // MEGABYTE}
+    return {"client": None, "width": None, "data": None, "state": state, "device": "cpu", "kernel": "auto", **limits}
+
+
+def _number(key: str, value: object, least: int, accepted: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"node-config: {key} is {value!r}; accepted: {accepted}")
+    return value
 
 
 def _text(key: str, value: object) -> str:
@@ -138,8 +159,8 @@ def _text(key: str, value: object) -> str:
 def _network(config: RunConfig, dataset: Dataset) -> Architecture:
     """The run's network on this device's images."""
     network = Architecture(config.layers, dataset.image_shape)
-    if network.parameters > MOST_WEIGHTS:
-        raise ConfigError(f"layers: {network.parameters} weights; accepted: up to {MOST_WEIGHTS}")
+    if min(size for shape in network.shapes.values() for size in shape) < 1:
+        raise ConfigError(f"layers: {network.layers}; accepted: sizes from 1")
     if dataset.classes > network.classes:
         found = f"{dataset.classes} classes for {network.classes} logits"
         raise DataError(f"data: {found}; accepted: labels below {network.classes}")

@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 from platformdirs import user_state_path
 
 from prowd.config.schema import RunConfig
+from prowd.device.limits import Limits
 from prowd.errors import ConfigError, DataError, ProwdError
 from prowd.flower.node import Node, read_run
-from prowd.nets.architecture import Flatten, Linear
+from prowd.nets.architecture import Conv, Flatten, Linear
 from prowd.runs.build import assemble, load_data
+from prowd.wire import Task, encode_task
 from tests.runs import arrays
 from tests.unit.flower.federations import RUN, config_with, plain, says, text_of
 from tests.unit.scenes import INT8
@@ -48,10 +50,13 @@ def own_data(folder: Path, *, classes: int = 3, size: int = 8, channels: int = 1
 
 def test_a_node_is_what_its_operator_says(tmp_path: Path) -> None:
     node = Node.read(says(state=str(tmp_path), device="cpu", kernel="simulated"), plain())
-    assert node == Node(1, INT8, "digits", tmp_path, "cpu", "simulated", shared=True)
+    limits = Limits.of_this_machine()
+    limits = replace(limits, memory=limits.memory // 10**6 * 10**6)
+    assert node == Node(1, INT8, "digits", tmp_path, "cpu", "simulated", limits, shared=True)
     assert Node.read(says(width="Int8", data="a.npz"), plain()) == Node(
-        1, INT8, "a.npz", user_state_path("prowd"), "cpu", "auto", shared=False
+        1, INT8, "a.npz", user_state_path("prowd"), "cpu", "auto", limits, shared=False
     )
+    assert Node.read(says(steps=7, memory=64), plain()).limits == Limits(7, 64 * 10**6)
     assert Node.read(says(state="~/prowd"), plain()).state == Path("~/prowd").expanduser()
 
 
@@ -59,6 +64,7 @@ def test_a_node_is_what_its_operator_says(tmp_path: Path) -> None:
     ("given", "message"),
     [
         *((says(client=client), "client is ") for client in (None, -1, True, "1", 1.0)),
+        *((says(**{key: value}), f"{key} is ") for key in ("steps", "memory") for value in (0, -1, True, "1", 1.5)),
         *(({key: value for key, value in says().items() if key != lacking}, lacking) for lacking in says()),
         *((says(**{key: value}), f"{key} is ") for key, value in (("width", 8), ("width", ""), ("state", 3))),
         (says(width="int99"), "'int99' is not a bitwidth"),
@@ -217,8 +223,36 @@ def test_a_number_of_too_many_digits(key: str) -> None:
         read_run(f"{key} = 0x{'f' * 4000}\n{rest}")
 
 
-def test_a_network_that_would_fill_a_device_is_refused() -> None:
-    huge = Linear("logits", 64, 2**36, relu=False)
-    config = plain().model_copy(update={"layers": (Flatten(), huge)})
-    with pytest.raises(ConfigError, match=r"^layers: 4398046511104 weights; accepted: up to 268435456$"):
-        Node.read(says(), config).introduce(config)
+WIDE = (Conv("a", 1, 4, padding=(3000, 3000)), Flatten(), Linear("b", 4 * 6006**2, 10, relu=False))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layers": (Flatten(), Linear("logits", 64, 2**36, relu=False))}, "^memory: "),
+        ({"layers": WIDE}, "^memory: "),
+        ({"steps": 2**62}, "^steps: 4611686018427387904; accepted: up to 100000, the limit of this device"),
+        ({"layers": (Flatten(), Linear("logits", 64, -10, relu=False))}, "^layers: .*accepted: sizes from 1"),
+    ],
+    ids=["weights", "padding", "steps", "negative"],
+)
+def test_a_run_that_would_fill_a_device_is_refused(changes: dict[str, Any], message: str) -> None:
+    config = plain().model_copy(update=changes)
+    node = Node.read(says(), config)
+    for attempt in (lambda: node.introduce(config), lambda: node.runtime(config, RUN)):
+        with pytest.raises(ConfigError, match=message):
+            attempt()
+
+
+def test_a_task_is_held_to_the_limits_whatever_the_run_said() -> None:
+    """A server may say one thing of the run and another in a task."""
+    runtime = Node.read(says(), plain()).runtime(plain(), RUN)
+    scene, method = runtime.scene, runtime.method
+    weights = method.dispatch(scene, method.init(scene), runtime.device.spec)
+    for steps, batch in ((2**32 - 1, 8), (100_000, 2**31)):
+        task = Task(1, scene.seed, 1, weights, {}, replace(scene.work(INT8, 1), steps=steps, batch=batch))
+        tight = replace(runtime, limits=Limits(100_000, 500 * 10**6))
+        with pytest.raises(ConfigError, match=r"^(steps|memory): .*the limit of this device"):
+            tight.handle(encode_task(task).join())
+    with pytest.raises(ConfigError, match=r"a task of .* bytes"):
+        replace(runtime, limits=Limits(1, 16)).handle(bytes(9))
