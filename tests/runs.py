@@ -45,9 +45,9 @@ TINY: dict[str, Any] = {
 
 ROUND_KEYS = {
     "": {"round", "accuracy", "loss", "bytes", "clients", "notes", "seconds"},
-    "accuracy": {"received", "trained"},
+    "accuracy": {"received", "trained", "server"},
     "bytes": {"up", "down", "clients"},
-    "clients": {"asked", "lost", "refused"},
+    "clients": {"asked", "lost", "refused", "limited"},
 }
 """What a line of rounds.jsonl holds, and its inner tables."""
 

@@ -60,7 +60,7 @@ class RefinedWeights(OneModel):
         for name in dict.fromkeys(name for values in arrived for name in values):
             senders = [n for n, values in enumerate(arrived) if name in values]
             moves = [arrived[n][name].double() - received[updates[n].width][name].double() for n in senders]
-            mean = common.average(moves, common.shares([updates[n] for n in senders]))
+            mean = common.average(scene, moves, common.shares([updates[n] for n in senders]))
             means[name] = self.gamma * mean if name in scene.architecture.shapes else mean
         return replace(state, model=common.rescaled(scene, stepped(state.model, means, 1.0)))
 

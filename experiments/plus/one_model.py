@@ -59,8 +59,10 @@ class OneModel:
     def expects(self, scene: Scene, client: ClientSpec) -> Mapping[str, Slot]:
         """The whole model, or a movement of it."""
         slots = common.uplink_slots(scene, client)
-        largest = largest_scale(INT2) if sends_movement(scene, client.width) else None
-        return {name: replace(slot, largest_scale=largest) for name, slot in slots.items()}
+        if not sends_movement(scene, client.width):
+            return slots
+        largest = largest_scale(INT2)
+        return {name: replace(slot, largest_scale=largest, movement=True) for name, slot in slots.items()}
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Move the shared model by the mean of what the clients did."""
@@ -70,7 +72,7 @@ class OneModel:
             {name: value.double() - received[update.width][name].double() for name, value in values.items()}
             for update, values in zip(updates, arrived, strict=True)
         ]
-        means = common.averages(updates, moves)
+        means = common.averages(scene, updates, moves)
         further = {name: self.gamma * means[name] for name in scene.architecture.shapes}
         model = common.rescaled(scene, stepped(state.model, {**means, **further}, 1.0))
         return replace(state, model=model, notes={**state.notes, **weight_notes(scene, updates, arrived)})

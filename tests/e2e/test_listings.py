@@ -62,7 +62,7 @@ def test_presets_and_methods_are_listed(tmp_path: Path) -> None:
     described = [line for line in known.stdout.splitlines() if line[0] != " "]
     assert len({line.index(line.split(maxsplit=1)[1]) for line in described}) == 1, "a column of its own"
     assert "options as prowd, without tau" in known.stdout
-    assert "options.weighting=examples" in known.stdout
+    assert "options.mu=0.01" in known.stdout
     assert "options.dequantizer.epochs=2" in known.stdout
 
 

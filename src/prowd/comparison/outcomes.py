@@ -100,7 +100,7 @@ def collect(plan: Plan) -> list[Outcome]:
 
 def has_accuracy(summary: Mapping[str, Any]) -> bool:
     """Whether some client has said how good its models are; a method of one's own may not ask."""
-    return None not in summary["average_accuracy"].values()
+    return None not in (summary["average_accuracy"][when] for when in ("received", "trained"))
 
 
 def tabulate(outcomes: Sequence[Outcome], baseline: str = "fedavg") -> list[Row]:

@@ -35,7 +35,8 @@ DATA = "data.npz"  # where arrays given through the Python API are kept, for all
 PARTS = {"accuracy", "average_accuracy", "bytes", "weights_sha256"}  # of a summary, that tables are made of
 DEFAULT_BASELINE = "fedavg"
 OWN = {"method": "--methods", "seed": "--seeds"}  # what a comparison decides itself
-LATER = ("validation", "decay")  # settings that came later: at their defaults they leave a comparison where it was
+LATER = ("validation", "decay", "weighting", "cap_examples", "clip_movement", "robust")
+"""Settings that came later: at their defaults they leave a comparison where it was."""
 
 
 @dataclass(frozen=True, eq=False)

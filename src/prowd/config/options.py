@@ -21,6 +21,8 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method:
     chosen = find_method(name)
     known = option_names(chosen)
     unknown = [key for key in options if key not in known]
+    if "weighting" in unknown:
+        raise ConfigError(f"options.weighting: {options['weighting']!r} is for every method now; accepted: weighting")
     if unknown:
         raise ConfigError(
             f"options.{unknown[0]}: {chosen.name} has no such option; accepted: {', '.join(known) or 'none'}"

@@ -15,13 +15,14 @@ from prowd import __version__
 from prowd.config.files import read_settings
 from prowd.config.options import all_options, make_method, own_options
 from prowd.config.tables import check_depth, explain, override
-from prowd.device.scene import Decay, Operation, Rescale, Uplink
+from prowd.device.scene import Decay, Operation, Rescale, Uplink, Weighting
 from prowd.errors import ConfigError, near
 from prowd.methods import anchored
 from prowd.nets import MODELS, Layer
 from prowd.nets.float32 import FloatSettings
 from prowd.nets.lowbit.kernels import KernelChoice
 from prowd.nets.lowbit.model import LowBitSettings
+from prowd.numbers.averages import Rule
 from prowd.numbers.bits import parse_mix
 
 __all__ = ["NO_MATTER", "Rounds", "RunConfig", "load_config", "validate", "with_full_paths"]
@@ -34,6 +35,7 @@ NO_MATTER = frozenset({"version", "kernel", "snapshots", "snapshot_entries"})  #
 All = Literal["all"]
 Rounds = Literal["auto", "none"] | tuple[int, ...]
 Count = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
+Multiple = Literal["off"] | Annotated[float, Field(ge=1, le=1e9)]
 
 
 def _split(value: object) -> object:
@@ -73,6 +75,11 @@ class RunConfig(BaseModel):
     rounds: int = Field(20, ge=1, le=MOST_ROUNDS, strict=True)
     uplink: Uplink = "ternary"
     rescale: Rescale = "none"
+    # what no single device may do
+    weighting: Weighting = Field("examples", description="what an update counts by: its examples, or all the same")
+    cap_examples: Multiple = Field(4.0, description="times the median number of examples that a client counts for")
+    clip_movement: Multiple = Field(2.0, description="times the median movement of its width that an update may move")
+    robust: str = Field("none", description="what methods average by: none (the mean), median, trimmed:SHARE, krum")
     # the data
     data: str = Field("digits", description="digits, cifar10 or the path of an .npz file")
     data_sha256: str = Field("", description="content of arrays or a file, to be the same on resume")
@@ -111,6 +118,12 @@ class RunConfig(BaseModel):
         parse_mix(value)
         return value
 
+    @field_validator("robust")
+    @classmethod
+    def _rule(cls, value: str) -> str:
+        Rule.parse(value)
+        return value
+
     @field_validator("device")
     @classmethod
     def _device(cls, value: str) -> str:
@@ -145,7 +158,7 @@ def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -
 def validate(values: Mapping[str, Any]) -> RunConfig:
     """Turn plain values into a configuration, or say which field is wrong."""
     check_depth(values)
-    values = dict(values)
+    values = _with_former_option(values)
     if isinstance(values.get("method", ""), str) and isinstance(values.get("options", {}), Mapping):
         method = values.get("method", RunConfig.model_fields["method"].default)
         values["options"] = own_options(method, values.get("options", {}))
@@ -161,6 +174,15 @@ def validate(values: Mapping[str, Any]) -> RunConfig:
         found = f"{len(config.layers)} layers for model {config.model!r}"
         raise ConfigError(f"layers: {found}; accepted: some for model 'custom', none for a named one")
     return config
+
+
+def _with_former_option(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Read ``options.weighting``, which was FedAvg's own, as the setting that it is for every method now."""
+    options = values.get("options")
+    if "weighting" in values or not isinstance(options, Mapping) or "weighting" not in options:
+        return dict(values)
+    others = {name: value for name, value in options.items() if name != "weighting"}
+    return {**values, "options": others, "weighting": options["weighting"]}
 
 
 def with_full_paths(config: RunConfig) -> RunConfig:

@@ -13,7 +13,13 @@ __all__ = ["check_depth", "explain", "flat", "override"]
 
 DEEPEST = 20  # layers of tables and lists
 LONGEST = 1024  # bits of a number: Python neither writes nor shows those of thousands of digits
-_BRANCHES = ("constrained-int", "literal['all']", "literal['native']")  # pydantic's names for the parts of a union
+_BRANCHES = (
+    "constrained-int",
+    "constrained-float",
+    "literal['all']",
+    "literal['native']",
+    "literal['off']",
+)  # of unions
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -14,16 +14,18 @@ from prowd.nets import Architecture
 from prowd.nets.float32 import FloatSettings
 from prowd.nets.lowbit.kernels import KernelChoice
 from prowd.nets.lowbit.model import LowBitSettings
+from prowd.numbers.averages import MEAN, Rule
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Rate
 from prowd.wire import Work
 
-__all__ = ["ClientSpec", "Decay", "LocalSettings", "Operation", "Rescale", "Scene", "Uplink"]
+__all__ = ["ClientSpec", "Decay", "Defence", "LocalSettings", "Operation", "Rescale", "Scene", "Uplink", "Weighting"]
 
 Operation = Literal["crop", "flip", "rotate"]
 Uplink = Literal["ternary", "native"]
 Rescale = Literal["none", "layer", "channel"]
 Decay = Literal["none", "cosine"]
+Weighting = Literal["examples", "uniform"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,20 @@ class LocalSettings:
 
 
 @dataclass(frozen=True)
+class Defence:
+    """What no single device may do to the others, whatever the method."""
+
+    weighting: Weighting = "examples"
+    """Whether an update counts by its client's number of examples, or each counts the same (the paper's 1/M)."""
+    cap: float | None = 4.0
+    """How many times the median number of examples a client may count for."""
+    clip: float | None = 2.0
+    """How many times as far as the median of its width a tensor of an update may have moved."""
+    robust: Rule = MEAN
+    """What methods average by."""
+
+
+@dataclass(frozen=True)
 class Scene:
     """Everything about a federation that does not change from round to round."""
 
@@ -64,6 +80,7 @@ class Scene:
     rescale: Rescale = "none"
     """Whether aggregation brings v back to the scale of its initialisation, by layer or by output channel."""
     local: LocalSettings = field(default_factory=LocalSettings)
+    defence: Defence = field(default_factory=Defence)
     buffer: Tensor = field(default_factory=lambda: torch.empty(0), repr=False, compare=False)
     """The server's own images U, in [−1, 1]; no client's, and not of the test set."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))

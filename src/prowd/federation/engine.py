@@ -9,18 +9,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 
 from prowd.device.scene import ClientSpec, Scene
+from prowd.device.training import Examples, accuracy, build_model
 from prowd.errors import RunError
 from prowd.federation.client import one_thread
+from prowd.federation.defence import defend
 from prowd.federation.inbox import Inbox, admit_all, sum_up
 from prowd.federation.report import RoundReport
 from prowd.federation.transport import Transport
 from prowd.methods import Method, Notes, ScalesRates, ServerState, WorksMeanwhile
 from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
+from prowd.numbers.quantize import Weights
 from prowd.numbers.seeds import generator
 from prowd.wire import Parcel, Task, Update, encode_task, encode_weights
 
@@ -44,6 +48,8 @@ class Federation:
     """How often a round that stays below the quorum is tried before the run stops."""
     pause: float = 0.0
     """Seconds between attempts."""
+    holdout: Examples | None = field(default=None, repr=False, compare=False)
+    """Test examples of the server's own, on which it measures what it has made of a round."""
 
 
 class QuorumError(RunError):
@@ -106,7 +112,7 @@ def run_round(
     began = time.perf_counter()
     round_ = state.round + 1
     cohort = sample(federation, round_)  # 2: C^(r) ⊆ C, |C^(r)| = M
-    parcels, measurers = dispatch(federation, state, cohort)  # 3, 5: Q_{s_n}(w_G) to every n
+    parcels, measurers, tasks = dispatch(federation, state, cohort)  # 3, 5: Q_{s_n}(w_G) to every n
     inbox = Inbox()
     with server_at_work(federation, state, transport) as worked:
         for client, reply in transport.exchange(parcels):
@@ -114,15 +120,19 @@ def run_round(
             observer.replied(round_, len(inbox.replies), len(cohort))
         state = worked()
     admitted = admit_all(federation.scene, federation.method, round_, cohort, inbox)
+    admitted = defend(federation.scene, federation.method, tasks, admitted)
     report = sum_up(round_, cohort, parcels, inbox, admitted, measurers)
     if len(admitted.updates) < federation.quorum:
         report = report.model_copy(update={"seconds": round(time.perf_counter() - began, 3)})
         raise QuorumError(report, len(admitted.updates), federation.quorum)
     state = federation.method.aggregate(federation.scene, state, admitted.updates)  # 9-11: the method's own lines
-    noted = {"notes": _plain(federation.method, state), "seconds": round(time.perf_counter() - began, 3)}
-    state = replace(state, round=round_, notes={})
+    notes, state = _plain(federation.method, state), replace(state, round=round_, notes={})
+    if is_measured(federation, round_):
+        measured = report.accuracy.model_copy(update={"server": measure(federation, state)})
+        report = report.model_copy(update={"accuracy": measured})
+    seconds = round(time.perf_counter() - began, 3)
     observer.aggregated(state, admitted.updates)
-    return report.model_copy(update=noted), state
+    return report.model_copy(update={"notes": notes, "seconds": seconds}), state
 
 
 def sample(federation: Federation, round_: int) -> list[ClientSpec]:
@@ -133,25 +143,55 @@ def sample(federation: Federation, round_: int) -> list[ClientSpec]:
     return [scene.clients[index] for index in chosen.sort().values.tolist()]
 
 
-def dispatch(
-    federation: Federation, state: ServerState, cohort: Sequence[ClientSpec]
-) -> tuple[dict[int, Parcel], dict[int, int]]:
-    """Encode a task for every client; also returns who measures the model that each receives."""
+class Dispatched(NamedTuple):
+    """A round's tasks as bytes and as they are, by client, and who measures the model that each client receives."""
+
+    parcels: dict[int, Parcel]
+    measurers: dict[int, int]
+    tasks: dict[int, Task]
+
+
+def dispatch(federation: Federation, state: ServerState, cohort: Sequence[ClientSpec]) -> Dispatched:
+    """Encode a task for every client; clients that are sent the same weights share them."""
     round_, scene, method = state.round + 1, federation.scene, federation.method
-    weights = {client.id: method.dispatch(scene, state, client) for client in cohort}
-    shared: dict[bytes, bytes] = {}
-    encoded = ((client, encode_weights(sent)) for client, sent in weights.items())
-    bodies = {client: shared.setdefault(body, body) for client, body in encoded}
-    measures = round_ % federation.evaluate_every == 0 or round_ in (1, federation.rounds)
-    measurers = measured_by(scene, cohort, bodies)
-    parcels: dict[int, Parcel] = {}
+    shared: dict[bytes, tuple[bytes, Weights]] = {}
+    sent: dict[int, tuple[bytes, Weights]] = {}
     for client in cohort:
+        weights = method.dispatch(scene, state, client)
+        body = encode_weights(weights)
+        sent[client.id] = shared.setdefault(body, (body, weights))
+    measures = is_measured(federation, round_)
+    measurers = measured_by(scene, cohort, {client: body for client, (body, _) in sent.items()})
+    parcels: dict[int, Parcel] = {}
+    tasks: dict[int, Task] = {}
+    for client in cohort:
+        body, weights = sent[client.id]
         receives = measures and measurers[client.id] == client.id
         settings = {MEASURE_RECEIVED: float(receives), MEASURE_TRAINED: float(measures)}
         work = scene.work(client.width, round_, method.rate(scene, client) if isinstance(method, ScalesRates) else 1.0)
-        task = Task(round_, scene.seed, client.id, weights[client.id], settings, work)
-        parcels[client.id] = encode_task(task, bodies[client.id])
-    return parcels, measurers
+        tasks[client.id] = Task(round_, scene.seed, client.id, weights, settings, work)
+        parcels[client.id] = encode_task(tasks[client.id], body)
+    return Dispatched(parcels, measurers, tasks)
+
+
+def is_measured(federation: Federation, round_: int) -> bool:
+    """Whether accuracies are measured in a round."""
+    return round_ % federation.evaluate_every == 0 or round_ in (1, federation.rounds)
+
+
+def measure(federation: Federation, state: ServerState) -> dict[str, float]:
+    """Accuracy of the server's model at every width of the federation, as a client would receive it.
+
+    A width whose clients compute with something that the server does not have, as gains of their own, is left out.
+    """
+    scene, found = federation.scene, dict[str, float]()
+    for width, client in sorted({client.width: client for client in reversed(scene.clients)}.items()):
+        weights = federation.method.dispatch(scene, state, client)
+        own_gains = width.is_float and scene.local.float32.gains == "local"
+        if federation.holdout is not None and not own_gains and set(scene.architecture.shapes) <= set(weights):
+            model = build_model(scene, width, weights, Task(state.round, scene.seed, client.id, weights))
+            found[str(width)] = accuracy(model, federation.holdout, scene.device)
+    return found
 
 
 def measured_by(scene: Scene, cohort: Sequence[ClientSpec], bodies: Mapping[int, bytes]) -> dict[int, int]:

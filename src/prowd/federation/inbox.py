@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from prowd.device.scene import ClientSpec, Scene
 from prowd.errors import WireError
-from prowd.federation.report import Absence, Accuracy, Attendance, RoundReport, Traffic, by_width
+from prowd.federation.report import Absence, Accuracy, Attendance, Limit, RoundReport, Traffic, by_width
 from prowd.federation.transport import Refusal, Reply, Silence
 from prowd.methods import Method, Slot
 from prowd.wire import Parcel, Update, decode_update
@@ -48,15 +48,16 @@ class Inbox:
 
 
 class Admitted(NamedTuple):
-    """The updates of a round that can be used, in client order, and those that were refused."""
+    """The updates of a round that can be used, in client order, those that were refused, and those held to a bound."""
 
     updates: list[Update]
     refused: list[Absence]
+    limited: list[Limit]
 
 
 def admit_all(scene: Scene, method: Method, round_: int, cohort: Iterable[ClientSpec], inbox: Inbox) -> Admitted:
     """Decode and check the replies; what is refused is counted and the round goes on."""
-    admitted = Admitted([], [])
+    admitted = Admitted([], [], [])
     for client in cohort:
         reasons = [inbox.unreadable[client.id]] if client.id in inbox.unreadable else []
         if client.id in inbox.repeated:
@@ -103,7 +104,7 @@ def sum_up(
             down=by_width(sum, down.items()),
             clients={client.id: (up.get(client, 0), size) for client, size in down.items()},
         ),
-        clients=Attendance(asked=len(cohort), lost=lost, refused=admitted.refused),
+        clients=Attendance(asked=len(cohort), lost=lost, refused=admitted.refused, limited=admitted.limited),
     )
 
 
@@ -118,8 +119,11 @@ def admit(scene: Scene, method: Method, round_: int, client: ClientSpec, message
     _same("number of examples", update.num_examples, client.num_examples)
     _check_weights(update, slots)
     for name, value in update.metrics.items():
-        if name.startswith("accuracy") and not 0 <= value <= 1:
-            raise WireError(f"metric {name!r} is {value}; accepted: 0 to 1")
+        least, most = (
+            (0, 1) if name.startswith("accuracy") else (0 if name == "loss" else -LARGEST_FLOAT, LARGEST_FLOAT)
+        )
+        if not least <= value <= most:
+            raise WireError(f"metric {name!r} is {value}; accepted: {least:g} to {most:g}")
     return update
 
 

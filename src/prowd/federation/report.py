@@ -13,7 +13,7 @@ from prowd.device.scene import ClientSpec
 from prowd.errors import ConfigError, harmless
 from prowd.numbers.bits import Bitwidth
 
-__all__ = ["Absence", "Accuracy", "Attendance", "RoundReport", "Traffic", "by_width", "totals"]
+__all__ = ["Absence", "Accuracy", "Attendance", "Limit", "RoundReport", "Traffic", "by_width", "totals"]
 
 Key = TypeVar("Key", str, int)
 Value = TypeVar("Value", int, float)
@@ -56,15 +56,35 @@ class Absence:
         return f"{when}: client {self.client} ({self.width}) left out: {self.reason}"
 
 
+@dataclass(frozen=True)
+class Limit:
+    """A client whose update was held to a bound, and counts within it."""
+
+    client: Count
+    width: str
+    what: str
+    """clipped: it moved too far; capped: it claims too many examples."""
+    reason: str = ""
+
+    def text(self, round_: int) -> str:
+        """In words."""
+        return f"round {round_}: client {self.client} ({self.width}) {self.what}: {self.reason}"
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
 class Accuracy(_Part):
-    """Test accuracy per width, where it was measured."""
+    """Test accuracy per width, where it was measured.
+
+    What clients received and what they made of it is what they say themselves. The model that the server made of the
+    round is measured by the server, on test data of its own, at every width of the federation.
+    """
 
     received: Accuracies = {}
     trained: Accuracies = {}
+    server: Accuracies = {}
 
 
 class Traffic(_Part):
@@ -76,11 +96,12 @@ class Traffic(_Part):
 
 
 class Attendance(_Part):
-    """How many clients were asked, and who was missing."""
+    """How many clients were asked, who was missing, and whose update was held to a bound."""
 
     asked: Count = 0
     lost: list[Absence] = []
     refused: list[Absence] = []
+    limited: list[Limit] = []
 
     @property
     def missing(self) -> list[Absence]:
@@ -111,6 +132,10 @@ class RoundReport(_Part):
     def left_out(self) -> list[str]:
         """Whose work is missing, and why, in words."""
         return [absence.text(self.round) for absence in self.clients.missing]
+
+    def held(self) -> list[str]:
+        """Whose update was held to a bound, and to which, in words."""
+        return [limit.text(self.round) for limit in self.clients.limited]
 
     def line(self) -> dict[str, Any]:
         """The report as plain JSON values."""

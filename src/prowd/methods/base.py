@@ -75,6 +75,8 @@ class Slot:
     width: Bitwidth
     largest_scale: float | None = None
     """Up to which a tensor may have a scale, where the method uses one; None: its scale is 1."""
+    movement: bool = False
+    """Whether it is how far a tensor has moved from what the client was sent, not the tensor itself."""
 
 
 class Method(Protocol):

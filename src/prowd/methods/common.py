@@ -14,6 +14,7 @@ from prowd.device.training import Correction, Model, accuracy, build_model, fit
 from prowd.methods.base import Device, ServerState, Slot
 from prowd.nets.architecture import gain_name, init_limit, weight_name
 from prowd.nets.float32 import initial_gains
+from prowd.numbers import averages as rules
 from prowd.numbers.bits import INT2, Bitwidth
 from prowd.numbers.quantize import QTensor, Weights, quantize, ternarize
 from prowd.numbers.seeds import generator
@@ -93,28 +94,28 @@ def is_low(scene: Scene, width: Bitwidth) -> bool:
     return width.bits < sum(bits) / len(bits)
 
 
-def average(tensors: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
-    """Weighted mean, summed in float64 in the order given."""
-    total = torch.zeros(tensors[0].shape, dtype=torch.float64)
-    for tensor, share in zip(tensors, shares, strict=True):
-        total.add_(tensor.double(), alpha=share)
-    return (total / sum(shares)).float()
+def average(scene: Scene, tensors: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
+    """The mean by shares, or what the federation has chosen in its place: every average of updates is made here."""
+    return rules.average(tensors, shares, scene.defence.robust)
 
 
 def shares(updates: Sequence[Update]) -> list[float]:
-    """How much each update counts: by its number of examples."""
+    """How much each update counts: by its number of examples, as far as the server believes it."""
     return [float(update.num_examples) for update in updates]
 
 
 def averages(
-    updates: Sequence[Update], values: Sequence[Mapping[str, Tensor]], counts: Sequence[float] | None = None
+    scene: Scene,
+    updates: Sequence[Update],
+    values: Sequence[Mapping[str, Tensor]],
+    counts: Sequence[float] | None = None,
 ) -> dict[str, Tensor]:
     """Mean of each tensor over the clients that have it (gains: the Float32 clients), by examples or given shares."""
     weights = shares(updates) if counts is None else counts
     means: dict[str, Tensor] = {}
     for name in dict.fromkeys(name for sent in values for name in sent):
         members = [n for n, sent in enumerate(values) if name in sent]
-        means[name] = average([values[n][name] for n in members], [weights[n] for n in members])
+        means[name] = average(scene, [values[n][name] for n in members], [weights[n] for n in members])
     return means
 
 
@@ -127,7 +128,7 @@ def side_averages(
         members = [n for n, update in enumerate(updates) if is_low(scene, update.width) == low]
         counts = shares([updates[n] for n in members])
         names = scene.architecture.shapes if members else ()
-        sides.append({name: average([values[n][name] for n in members], counts) for name in names})
+        sides.append({name: average(scene, [values[n][name] for n in members], counts) for name in names})
     return sides[0], sides[1]
 
 
@@ -140,7 +141,7 @@ def global_model(
     scene: Scene, model: Mapping[str, Tensor], updates: Sequence[Update], shares: Sequence[float]
 ) -> dict[str, Tensor]:
     """Average what was sent, then rescale; what nobody sent stays."""
-    return rescaled(scene, {**model, **averages(updates, values(updates), shares)})
+    return rescaled(scene, {**model, **averages(scene, updates, values(updates), shares)})
 
 
 def rescaled(scene: Scene, model: Mapping[str, Tensor]) -> dict[str, Tensor]:

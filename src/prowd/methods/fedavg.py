@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from prowd.device.scene import ClientSpec, Scene
 from prowd.methods import common
@@ -19,9 +19,6 @@ __all__ = ["FedAvg"]
 @dataclass(frozen=True)
 class FedAvg:
     """w_G ← Σ n_k·w_k / Σ n_k, whatever the widths of the w_k."""
-
-    weighting: Literal["examples", "uniform"] = "examples"
-    """Whether a client counts by its number of examples, or each counts the same (the paper's 1/M)."""
 
     name: ClassVar[str] = "fedavg"
     summary: ClassVar[str] = "average all clients' weights, whatever their widths"
@@ -45,6 +42,5 @@ class FedAvg:
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Average."""
-        shares = common.shares(updates) if self.weighting == "examples" else [1.0] * len(updates)
-        model = common.global_model(scene, state.model, updates, shares)
+        model = common.global_model(scene, state.model, updates, common.shares(updates))
         return replace(state, model=model, notes=weight_notes(scene, updates, common.values(updates)))

@@ -54,7 +54,7 @@ class FedComGate(FedCom):
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """w_G + γ·mean of the movements, which the next downlink carries."""
-        means = common.averages(updates, common.values(updates))
+        means = common.averages(scene, updates, common.values(updates))
         memory = {name: means[name] for name in scene.architecture.shapes}
         return replace(super().aggregate(scene, state, updates), memory=memory)
 

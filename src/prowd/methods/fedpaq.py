@@ -46,7 +46,9 @@ class FedPaq:
     def expects(self, scene: Scene, client: ClientSpec) -> Mapping[str, Slot]:
         """A movement for every tensor that a client receives."""
         slots = common.uplink_slots(scene, client) if self.bits == "uplink" else common.model_slots(scene, client)
-        return {name: replace(slot, largest_scale=largest_scale(slot.width)) for name, slot in slots.items()}
+        return {
+            name: replace(slot, largest_scale=largest_scale(slot.width), movement=True) for name, slot in slots.items()
+        }
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """w_G + mean of the movements."""
@@ -86,7 +88,7 @@ class FedCom(FedPaq):
 def advanced(scene: Scene, state: ServerState, updates: Sequence[Update], gamma: float) -> ServerState:
     """Move the shared model by γ times the mean movement."""
     sent = common.values(updates)
-    model = stepped(state.model, common.averages(updates, sent), gamma)
+    model = stepped(state.model, common.averages(scene, updates, sent), gamma)
     received = common.received(scene, state.model, updates)
     arrived = [stepped(received[update.width], moves, 1.0) for update, moves in zip(updates, sent, strict=True)]
     return replace(state, model=common.rescaled(scene, model), notes=weight_notes(scene, updates, arrived))

@@ -35,7 +35,9 @@ class FedGroupedAvg:
     def init(self, scene: Scene) -> ServerState:
         """Start every width from the same random model."""
         model = common.initial_state(scene).model
-        return ServerState(0, {f"{width}/{name}": tensor for width in _widths(scene) for name, tensor in model.items()})
+        return ServerState(
+            0, {f"{width}/{name}": tensor.clone() for width in _widths(scene) for name, tensor in model.items()}
+        )
 
     def dispatch(self, scene: Scene, state: ServerState, client: ClientSpec) -> Weights:
         """Send the client its width's own model."""

@@ -68,8 +68,10 @@ class ProWDPlus:
     def expects(self, scene: Scene, client: ClientSpec) -> Mapping[str, Slot]:
         """The whole model, or a movement of it."""
         slots = common.uplink_slots(scene, client)
-        largest = largest_scale(INT2) if sends_movement(scene, client.width) else None
-        return {name: replace(slot, largest_scale=largest) for name, slot in slots.items()}
+        if not sends_movement(scene, client.width):
+            return slots
+        largest = largest_scale(INT2)
+        return {name: replace(slot, largest_scale=largest, movement=True) for name, slot in slots.items()}
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Move both models, each by what its own clients did and what it takes from the others."""
@@ -142,4 +144,4 @@ def _mean_movement(
         {name: value.double() - received[updates[n].width][name].double() for name, value in arrived[n].items()}
         for n in members
     ]
-    return common.averages([updates[n] for n in members], moves)
+    return common.averages(scene, [updates[n] for n in members], moves)

@@ -44,6 +44,15 @@ class FloatSettings:
         """The learning rate of v in each layer."""
         return [self.lr * alpha**self.update_exponent for alpha in architecture.alphas]
 
+    def reach(self, architecture: Architecture, steps: int, factor: float) -> dict[str, float]:
+        """How far steps at ``factor`` times these rates can take each tensor: no gradient is longer than ``clip``,
+        and momentum adds up to 1/(1 − momentum) of them.
+        """
+        far = steps * factor * self.clip / (1 - self.momentum)
+        layers = architecture.weight_layers
+        weights = {weight_name(layer): far * rate for layer, rate in zip(layers, self.rates(architecture), strict=True)}
+        return weights | {gain_name(layer): far * self.gain_lr for layer in layers}
+
 
 def initial_gains(architecture: Architecture, vectors: dict[str, Tensor]) -> dict[str, Tensor]:
     """g = ‖v‖/α: the float network starts as the scaled twin of the quantized one."""

@@ -20,7 +20,8 @@ from prowd.config.options import make_method
 from prowd.config.schema import RunConfig, load_config, validate, with_full_paths
 from prowd.config.tables import override
 from prowd.data import ARRAYS, Dataset, Partition, Progress
-from prowd.device.scene import ClientSpec, LocalSettings, Scene
+from prowd.device.scene import ClientSpec, Defence, LocalSettings, Scene
+from prowd.device.training import Examples
 from prowd.errors import ConfigError, DataError
 from prowd.federation.client import Clients
 from prowd.federation.engine import Federation
@@ -28,6 +29,7 @@ from prowd.methods import method_hash
 from prowd.nets import Architecture, build, describe
 from prowd.nets.inputs import to_unit
 from prowd.nets.lowbit.kernels import INT8_BITS, check_kernel, why_not_int8
+from prowd.numbers.averages import Rule
 from prowd.numbers.bits import parse_mix
 from prowd.numbers.seeds import generator
 from prowd.runs.snapshots import Snapshots
@@ -96,12 +98,14 @@ def federate(
     The server's own images are the server's alone: whoever else assembles a federation leaves them out.
     """
     horizon = config.rounds if config.decay == "cosine" else 0
+    cap, clip = (None if times == "off" else times for times in (config.cap_examples, config.clip_movement))
     scene = Scene(
         architecture=architecture,
         clients=clients,
         seed=config.seed,
         uplink=config.uplink,
         rescale=config.rescale,
+        defence=Defence(config.weighting, cap, clip, Rule.parse(config.robust)),
         local=LocalSettings(config.steps, config.batch, config.augment, config.lowbit, config.float32, horizon),
         buffer=torch.empty(0) if buffer is None else buffer,
         device=torch.device(config.device),
@@ -133,7 +137,9 @@ def assemble(config: RunConfig, dataset: Dataset, devices: tuple[ClientSpec, ...
         ClientSpec(n, width, len(rows)) for n, (width, rows) in enumerate(zip(widths, partition.clients, strict=True))
     )
     buffer = to_unit(dataset.x_train[partition.buffer])
-    return Assembly(federate(config, make_architecture(config, dataset), clients, buffer), dataset, partition)
+    federation = federate(config, make_architecture(config, dataset), clients, buffer)
+    holdout = Examples(dataset.x_test, dataset.y_test)
+    return Assembly(replace(federation, holdout=holdout), dataset, partition)
 
 
 def make_partition(config: RunConfig, dataset: Dataset) -> Partition:

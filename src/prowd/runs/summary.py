@@ -20,7 +20,7 @@ def summarise(config: RunConfig, scene: Scene, lines: Sequence[RoundReport], wei
     mix = {str(width): counts[width] for width in sorted(counts)}
     accuracy = {
         when: {width: found[width] for width in mix if width in found}
-        for when, found in ((when, latest(lines, when)) for when in ("received", "trained"))
+        for when, found in ((when, latest(lines, when)) for when in ("received", "trained", "server"))
     }
     return {
         "name": config.name,
@@ -34,6 +34,7 @@ def summarise(config: RunConfig, scene: Scene, lines: Sequence[RoundReport], wei
         "bytes": {way: totals(getattr(line.traffic, way) for line in lines) for way in ("up", "down")},
         "clients_lost": sum(len(line.clients.lost) for line in lines),
         "clients_refused": sum(len(line.clients.refused) for line in lines),
+        "clients_limited": sum(len(line.clients.limited) for line in lines),
         "weights_sha256": weights_sha256,
         "seconds": round(sum(line.seconds for line in lines), 3),
     }

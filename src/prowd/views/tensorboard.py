@@ -25,7 +25,11 @@ __all__ = ["FOLDER", "Scalars", "TensorBoard", "load_writer", "observe_compariso
 
 FOLDER = "tensorboard"
 EVENTS = "events.out.tfevents.*"
-ACCURACY = {"trained": "accuracy after training", "received": "accuracy as received"}
+ACCURACY = {
+    "trained": "accuracy after training",
+    "received": "accuracy as received",
+    "server": "accuracy of the new model",
+}
 TOTALS = "megabytes so far"
 SECTIONS = [*ACCURACY.values(), "loss", "bytes up", "bytes down", TOTALS, "clients", "round"]
 
@@ -124,7 +128,7 @@ class Scalars:
             self.moved[way] += sum(sizes.values())
             found |= _under(f"bytes {way}", sizes)
         found |= _under(TOTALS, {way: moved / 1e6 for way, moved in self.moved.items()})
-        found |= _under("clients", {what: len(getattr(line.clients, what)) for what in ("lost", "refused")})
+        found |= _under("clients", {what: len(getattr(line.clients, what)) for what in ("lost", "refused", "limited")})
         found |= {_note_tag(path): value for path, value in _numbers(line.notes)}
         return found | {"round/seconds": line.seconds}
 

@@ -122,7 +122,7 @@ def test_a_comparison_of_an_earlier_version_is_found_again() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"rounds": 4}, {"options.weighting": "uniform"}, {"float32.lr": 0.1}, {"name": "x"}, {"uplink": "native"}],
+    [{"rounds": 4}, {"weighting": "uniform"}, {"float32.lr": 0.1}, {"name": "x"}, {"uplink": "native"}],
 )
 def test_other_settings_lead_to_another_directory(settings: dict[str, Any], source: Path) -> None:
     assert make_plan(source, settings, ["fedavg"], [0]).path != plan(source, "fedavg").path
@@ -179,7 +179,7 @@ def test_an_option_goes_to_the_methods_that_have_it(source: Path) -> None:
 
 
 def test_an_option_that_none_has_is_refused(source: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^options.tau: .*accepted: mu, weighting$"):
+    with pytest.raises(ConfigError, match=r"^options.tau: .*accepted: mu$"):
         make_plan(source, {"options.tau": 0.9}, ["local", "fedavg", "fedprox"], [0])
     with pytest.raises(ConfigError, match=r"^options.mine: "):
         make_plan(source, {"options.mine.power": 3}, ["fedavg"], [0])

@@ -13,7 +13,7 @@ from prowd.config.options import make_method
 from prowd.config.schema import RunConfig, load_config, validate
 from prowd.config.tables import override
 from prowd.errors import ConfigError
-from prowd.methods import FedAvg
+from prowd.methods import FedProx
 from prowd.nets import Conv, Flatten, Linear, MaxPool
 
 LAYERS = (
@@ -86,7 +86,10 @@ def test_a_file_without_a_name_takes_its_own(tmp_path: Path) -> None:
         ("lowbit.logit_scale", float("inf")),
         ("lowbit.loss", "hinge"),
         ("float32.momentum", 1.0),
-        ("options.weighting", "size"),
+        ("weighting", "size"),
+        ("cap_examples", 0.5),
+        ("clip_movement", "on"),
+        ("robust", "trimmed:0.7"),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_accepted(setting: str, value: object) -> None:
@@ -102,7 +105,7 @@ def test_a_bad_value_is_named_with_what_is_accepted(setting: str, value: object)
         ("rundos", "rounds"),
         ("lowbit.rat", "rate"),
         ("float32.momentun", "momentum"),
-        ("options.weight", "weighting"),
+        ("wieghting", "weighting"),
         ("nothing.like.it", "seed"),
     ],
 )
@@ -113,7 +116,14 @@ def test_an_unknown_key_is_named_with_those_that_exist(setting: str, accepted: s
 
 
 def test_a_method_without_options_accepts_none() -> None:
-    assert refusal({"method": "local", "options.weighting": "uniform"}).endswith("accepted: none")
+    assert refusal({"method": "local", "options.mu": 0.1}).endswith("accepted: none")
+
+
+def test_the_former_option_of_fedavg_is_read_as_a_setting() -> None:
+    config = validate({"options": {"weighting": "uniform"}})
+    assert (config.weighting, config.options) == ("uniform", {})
+    message = refusal({"method": "fedprox", "weighting": "examples", "options.weighting": "uniform"})
+    assert message == "options.weighting: 'uniform' is for every method now; accepted: weighting"
 
 
 def test_a_cohort_has_no_more_clients_than_there_are() -> None:
@@ -189,9 +199,9 @@ def test_own_layers_go_with_the_custom_model_only() -> None:
 
 
 def test_the_method_is_made_with_its_options() -> None:
-    config = load_config("quick", {"options.weighting": "uniform"})
-    assert make_method(config.method, config.options) == FedAvg(weighting="uniform")
-    assert load_config("quick").options == {"weighting": "examples"}
+    config = load_config("quick", {"method": "fedprox", "options.mu": 0.5})
+    assert make_method(config.method, config.options) == FedProx(mu=0.5)
+    assert load_config("quick", {"method": "fedprox"}).options == {"mu": 0.01}
 
 
 def test_a_configuration_cannot_be_changed_in_place() -> None:

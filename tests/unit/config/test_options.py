@@ -71,7 +71,7 @@ def test_what_is_given_for_a_method_wins() -> None:
 
 def test_the_configuration_keeps_what_is_for_its_method() -> None:
     settings = {"options": TABLES}
-    assert load_config("quick", settings).options == {"weighting": "examples"}
+    assert load_config("quick", settings).options == {}
     config = load_config("quick", {**settings, "method": "prowd-deq", "options.prowd.dequantizer.lam": 0.5})
     method = make_method(config.method, config.options)
     assert isinstance(method, ProWDDeq)

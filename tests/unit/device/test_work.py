@@ -42,7 +42,7 @@ def test_integer_devices_get_the_nearest_rate_and_float_devices_the_factor_itsel
 def works(given: Scene, method: Method) -> list[Work]:
     """What the engine tells each client of a first round."""
     federation = Federation(given, method, rounds=9, cohort=len(given.clients), evaluate_every=1)
-    parcels, _ = dispatch(federation, method.init(given), given.clients)
+    parcels, *_ = dispatch(federation, method.init(given), given.clients)
     return [decode_task(parcels[client.id].join()).work for client in given.clients]
 
 

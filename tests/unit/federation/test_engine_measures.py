@@ -84,7 +84,7 @@ def test_bytes_are_the_lengths_of_the_messages(tmp_path: Path, start: ServerStat
 
 def test_clients_of_a_width_share_one_body(start: ServerState) -> None:
     given = federation()
-    parcels, _ = dispatch(given, start, given.scene.clients)
+    parcels, *_ = dispatch(given, start, given.scene.clients)
     bodies = {client: parcel.body for client, parcel in parcels.items()}
     assert bodies[0] is bodies[2]
     assert bodies[1] is bodies[3]
@@ -182,7 +182,7 @@ def test_a_round_that_is_not_measured_reports_the_loss_only(tmp_path: Path, star
     assert meter.calls == 0
     assert (report.round, report.accuracy.received, report.accuracy.trained) == (3, {}, {})
     assert list(report.loss) == ["int4", "int8", "float32"]
-    assert report.line()["accuracy"] == {"received": {}, "trained": {}}
+    assert report.line()["accuracy"] == {"received": {}, "trained": {}, "server": {}}
 
 
 def test_losses_are_means_over_the_clients_of_a_width(tmp_path: Path, start: ServerState) -> None:

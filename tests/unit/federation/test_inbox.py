@@ -17,7 +17,7 @@ from tests.unit.scenes import INT2, INT8, codes, honest, scene
 
 GIVEN = Federation(scene(INT8, FLOAT32, INT8), FedAvg(), 1, 3)
 STATE = FedAvg().init(GIVEN.scene)
-PARCELS, _ = dispatch(GIVEN, STATE, GIVEN.scene.clients)
+PARCELS, *_ = dispatch(GIVEN, STATE, GIVEN.scene.clients)
 
 
 @pytest.fixture

@@ -63,8 +63,9 @@ def test_fedavg_weighs_by_examples() -> None:
     assert after.round == 4, "the engine counts the rounds"
 
 
-def test_fedavg_uniform_counts_each_client_once() -> None:
-    after = FedAvg(weighting="uniform").aggregate(HAND, state(9, 9, 9, 9), updates())
+def test_fedavg_of_clients_that_count_the_same() -> None:
+    alike = [replace(one, num_examples=1) for one in updates()]
+    after = FedAvg().aggregate(HAND, state(9, 9, 9, 9), alike)
     close(after.model["fc.weight"], 1.5 / 3, 1.5 / 3, 4 / 3, -3.5 / 3)
     close(after.model["fc.gain"], 3, 4.5)
 
@@ -77,16 +78,15 @@ def test_without_float_clients_the_gains_stay() -> None:
 
 def test_native_codes_are_averaged_by_value() -> None:
     native = update(HAND.clients[0], {"fc.weight": codes(INT8, 127, -64, 1, 0, shape=(2, 2))})
-    after = FedAvg(weighting="uniform").aggregate(HAND, state(9, 9, 9, 9), [native, updates()[2]])
+    alike = [replace(one, num_examples=1) for one in (native, updates()[2])]
+    after = FedAvg().aggregate(HAND, state(9, 9, 9, 9), alike)
     close(after.model["fc.weight"], 127 / 256, -0.25, (1 / 128 + 1) / 2, 0)
 
 
-@pytest.mark.parametrize("weighting", ["examples", "uniform"])
-def test_one_float_client_alone_gets_its_weights_back(weighting: str) -> None:
-    method = FedAvg(weighting=weighting)  # type: ignore[arg-type]
+def test_one_float_client_alone_gets_its_weights_back() -> None:
     given = replace(HAND, clients=(ClientSpec(0, FLOAT32, 13),))
     sent = {"fc.weight": floats(0.1, -1 / 3, 1e-30, 3e38, shape=(2, 2)), "fc.gain": floats(0.7, 0.3)}
-    after = method.aggregate(given, state(9, 9, 9, 9), [update(given.clients[0], sent)])
+    after = FedAvg().aggregate(given, state(9, 9, 9, 9), [update(given.clients[0], sent)])
     assert same(after.model, {name: tensor.codes for name, tensor in sent.items()})
 
 

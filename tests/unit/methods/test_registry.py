@@ -59,8 +59,8 @@ def test_an_own_method_is_found_by_its_module() -> None:
 
 def test_an_own_method_has_its_options_in_the_configuration(own: Path) -> None:
     config = load_config("quick", {"method": f"{own}:Mine", "options": {"power": 3}})
-    assert config.options == {"weighting": "examples", "power": 3}
-    with pytest.raises(ConfigError, match="mine has no such option; accepted: weighting, power"):
+    assert config.options == {"power": 3}
+    with pytest.raises(ConfigError, match="mine has no such option; accepted: power"):
         load_config("quick", {"method": f"{own}:Mine", "options": {"pover": 3}})
 
 

@@ -42,14 +42,18 @@ def line(round_: int, **changes: Any) -> dict[str, Any]:
     """A round as it is written down."""
     return {
         "round": round_,
-        "accuracy": {"received": {"int8": 0.25, "float32": 0.5}, "trained": {"int8": round_ / 10, "float32": 0.75}},
+        "accuracy": {
+            "received": {"int8": 0.25, "float32": 0.5},
+            "trained": {"int8": round_ / 10, "float32": 0.75},
+            "server": {"int8": 0.5},
+        },
         "loss": {"int8": 1.5, "float32": 0.5},
         "bytes": {
             "up": {"int8": 10, "float32": 200},
             "down": {"int8": 40, "float32": 200},
             "clients": {"0": [100, 100], "1": [100, 100], "2": [10, 40]},
         },
-        "clients": {"asked": 3, "lost": [], "refused": []},
+        "clients": {"asked": 3, "lost": [], "refused": [], "limited": []},
         "notes": {"zeros": {"conv.weight": 0.5}},
         "seconds": 2.5,
         **changes,

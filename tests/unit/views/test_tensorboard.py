@@ -27,7 +27,9 @@ STATE = ServerState(1, {})
 
 def report(round_: int = 1, **changes: Any) -> RoundReport:
     values: dict[str, Any] = {
-        "accuracy": Accuracy(received={"int8": 0.25, "float32": 0.5}, trained={"int8": 0.5, "float32": 0.75}),
+        "accuracy": Accuracy(
+            received={"int8": 0.25, "float32": 0.5}, trained={"int8": 0.5, "float32": 0.75}, server={"int8": 0.5}
+        ),
         "loss": {"int8": 2.0, "float32": 1.0},
         "traffic": Traffic(up={"int8": 100, "float32": 400}, down={"int8": 500, "float32": 600}),
         "clients": Attendance(asked=4, lost=[Absence(3, "float32", "gone")]),

@@ -156,16 +156,12 @@ def _masked_mean(
     scene: Scene, updates: Sequence[Update], values: Sequence[Values], masks: Mapping[str, Mask]
 ) -> dict[str, Tensor]:
     """Σ c_n⊙w_n / Σ c_n of each tensor over those that sent it: of low-bit clients counts what their mask keeps."""
-    means = common.averages(updates, values)
-    shares = common.shares(updates)
+    means = common.averages(scene, updates, values)
+    high = [n for n, update in enumerate(updates) if not common.is_low(scene, update.width)]
+    shares = common.shares([updates[n] for n in high])
     for name, mask in masks.items():
-        kept = mask.kept.double()
-        total, weight = torch.zeros_like(kept), torch.zeros_like(kept)
-        for update, sent, share in zip(updates, values, shares, strict=True):
-            own = share * kept if common.is_low(scene, update.width) else share
-            total += own * sent[name].double()
-            weight += own
-        means[name] = (total / weight).float()
+        others = common.average(scene, [values[n][name] for n in high], shares)
+        means[name] = torch.where(mask.kept, means[name], others)
     return means
 
 

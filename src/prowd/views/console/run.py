@@ -38,6 +38,7 @@ class RunView(RunObserver):
             disable=not console.is_terminal,
         )
         self.up, self.down = 0, 0
+        self.held: set[tuple[int, str]] = set()
 
     def began(self, config: RunConfig, federation: Federation, path: Path, done: int) -> None:
         """Say what is run and where the results go, and start the bar."""
@@ -64,6 +65,10 @@ class RunView(RunObserver):
         traffic = f"↑{size(self.up)} ↓{size(self.down)}"
         for text in report.left_out():
             say(self.console, text, style="yellow")
+        for limit, text in zip(report.clients.limited, report.held(), strict=True):
+            if (limit.client, limit.what) not in self.held:  # a client that claims too much does so in every round
+                say(self.console, text, style="yellow")
+                self.held.add((limit.client, limit.what))
         left = self.clock.left(report.round)
         self.progress.update(self.task, completed=report.round, traffic=traffic, left=left)
         if report.accuracy.trained:
@@ -80,18 +85,21 @@ class RunView(RunObserver):
 
 
 def result_table(result: RunResult) -> Table:
-    """The closing table: accuracy and traffic of every width."""
+    """The closing table: accuracy and traffic of every width.
+
+    The first two accuracies are what devices say; the final model is measured by the server.
+    """
     summary = result.summary
     table = Table(title=Text(f"{summary['name']}: {summary['method']} after {summary['rounds']} rounds"))
     table.add_column("clients")
-    for heading in ("as received", "after training", "sent up", "received"):
+    for heading in ("as received", "after training", "final model", "sent up", "received"):
         table.add_column(heading, justify="right")
     for width in summary["bytes"]["down"]:
-        received, trained = (summary["accuracy"][when].get(width) for when in ("received", "trained"))
+        accuracies = [_share(summary["accuracy"][when].get(width)) for when in ("received", "trained", "server")]
         up, down = (summary["bytes"][way].get(width, 0) for way in ("up", "down"))
-        table.add_row(width, _share(received), _share(trained), size(up), size(down))
+        table.add_row(width, *accuracies, size(up), size(down))
     totals = [size(sum(summary["bytes"][way].values())) for way in ("up", "down")]
-    means = [_share(summary["average_accuracy"][when]) for when in ("received", "trained")]
+    means = [_share(summary["average_accuracy"][when]) for when in ("received", "trained", "server")]
     table.add_section()
     table.add_row("all", *means, *totals)
     return table

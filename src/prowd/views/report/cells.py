@@ -13,7 +13,18 @@ from prowd.runs.read import Record
 from prowd.views.report.groups import FREE, OWN, Group, default_options
 from prowd.views.report.tables import PaperComparison, shown
 
-__all__ = ["PageTable", "absences", "bytes_a_client", "headline", "printed", "provenance", "settings", "traffic"]
+__all__ = [
+    "PageTable",
+    "absences",
+    "bytes_a_client",
+    "final_models",
+    "headline",
+    "limits",
+    "printed",
+    "provenance",
+    "settings",
+    "traffic",
+]
 
 MOST_EVENTS = 500
 
@@ -111,6 +122,32 @@ def absences(group: Group) -> tuple[PageTable, int, int]:
     headings = ["run", "round", "client", "width", "what", "reason"]
     retried = sum(one.attempt > 0 for *_, one in found)
     return PageTable(caption, headings, rows, {1, 2}), len(found) - retried, retried
+
+
+def limits(group: Group) -> PageTable:
+    """Whose update was held to a bound, when, and to which."""
+    found = [(record, line, one) for record in group.records for line in record.lines for one in line.clients.limited]
+    rows = [
+        [record.path.name, str(line.round), str(one.client), one.width, one.what, one.reason]
+        for record, line, one in found[:MOST_EVENTS]
+    ]
+    caption = "Clients that counted within a bound"
+    if len(found) > MOST_EVENTS:
+        caption += f" (the first {MOST_EVENTS} of {len(found)}; rounds.jsonl has all)"
+    return PageTable(caption, ["run", "round", "client", "width", "what", "reason"], rows, {1, 2})
+
+
+def final_models(group: Group) -> PageTable:
+    """The last model of every run, as the server has measured it at each width."""
+    rows: list[list[str]] = []
+    for method, records in group.counted.items():
+        for record in records:
+            found, made = record.latest("server"), str((record.summary or {}).get("weights_sha256", ""))[:12]
+            if found:
+                shares = [f"{100 * found[width]:.2f}" if width in found else "" for width in group.widths]
+                rows.append([method, str(record.seed), *shares, made])
+    caption = "Accuracy in % of the final model, measured by the server; all other accuracies are what devices say"
+    return PageTable(caption, ["method", "seed", *group.widths, "weights"], rows, range(1, 2 + len(group.widths)))
 
 
 def settings(group: Group) -> PageTable:

@@ -94,6 +94,8 @@ def _parts(group: Group) -> list[Part]:
     """The chapters of a group."""
     accuracy = [charts.accuracy_curves(group, against) for against in ("rounds", "megabytes")]
     parts = [Part("Accuracy", drawings=_there(accuracy))] if any(accuracy) else []
+    final = cells.final_models(group)
+    parts += [Part("Final model", tables=[final])] if final.rows else []
     return [*parts, Part("Bytes per client", tables=[cells.traffic(group)]), _missing_clients(group), _weights(group)]
 
 
@@ -106,7 +108,10 @@ def _missing_clients(group: Group) -> Part:
         texts = [f"Every client that was asked ({asked} times in all) took part: none was lost, none was refused."]
     if retried:
         texts.append(f"In attempts at rounds that were then tried again, {retried} more were missing.")
-    return Part("Missing clients", texts, tables=[table] if table.rows else [])
+    held = cells.limits(group)
+    if held.rows:
+        texts.append("Some moved farther, or claimed more examples, than the others allow, and count within a bound.")
+    return Part("Missing clients", texts, tables=[one for one in (table, held) if one.rows])
 
 
 def _file_name(text: str) -> str:

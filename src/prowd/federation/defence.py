@@ -1,0 +1,162 @@
+"""What one device can do to the others: its movement is bounded, and how much it counts for.
+
+Every update is a movement from what its client was sent. A Float32 client whose tensors are farther from that than its
+local steps could take them has not done what it was asked, and its update is refused. A tensor that has moved much
+farther than those of the other clients of its width is clipped. Who claims many more examples than the others counts
+for a bounded number. What was done to whom is in the report of the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median, median_low
+
+import torch
+from torch import Tensor
+
+from prowd.device.scene import Scene
+from prowd.errors import WireError
+from prowd.federation.inbox import Admitted
+from prowd.federation.report import Absence, Limit
+from prowd.methods import Method, Slot
+from prowd.numbers.bits import Bitwidth
+from prowd.numbers.quantize import QTensor, quantize
+from prowd.numbers.seeds import generator
+from prowd.wire import Task, Update
+
+__all__ = ["clipped", "counted", "defend"]
+
+FEWEST = 3  # updates of a width that have a median worth the name
+STILL = 0.3  # of its own norm a tensor may always move: where training has settled, medians are next to nothing
+CORRECTIONS = 2.0  # times as far as plain steps can take a tensor, those that a method corrects may
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """An update, what its client was sent of each tensor in the form in which it travels back, and how far it went."""
+
+    update: Update
+    origins: Mapping[str, QTensor | None]
+    """None: the message itself is the movement."""
+    sizes: Mapping[str, float]
+    """Norm of what the client was sent."""
+    norms: Mapping[str, float]
+
+    @classmethod
+    def of(cls, update: Update, task: Task, slots: Mapping[str, Slot]) -> _Moved:
+        origins: dict[str, QTensor | None] = {}
+        sizes: dict[str, float] = {}
+        norms: dict[str, float] = {}
+        for name, tensor in update.weights.items():
+            sent = task.weights.get(name)
+            if sent is None and not slots[name].movement:
+                continue  # a method's own tensor, which is no movement from anything that was sent
+            origins[name] = None if sent is None or slots[name].movement else quantize(sent.value(), tensor.width)
+            sizes[name] = 0.0 if sent is None else _norm((origins[name] or sent).value())
+            norms[name] = _norm(_movement(tensor, origins[name]))
+        return cls(update, origins, sizes, norms)
+
+
+def defend(scene: Scene, method: Method, tasks: Mapping[int, Task], admitted: Admitted) -> Admitted:
+    """Of the updates that were admitted, those that what was sent allows, bounded, and whom that has touched."""
+    clients = {client.id: client for client in scene.clients}
+    moved: list[_Moved] = []
+    refused, limited = list(admitted.refused), list(admitted.limited)
+    for update in admitted.updates:
+        task = tasks[update.client]
+        try:
+            one = _Moved.of(update, task, method.expects(scene, clients[update.client]))
+            _check_reach(scene, task, one)
+            moved.append(one)
+        except WireError as error:
+            refused.append(Absence(update.client, str(update.width), str(error)))
+    bounds = _bounds(moved, scene.defence.clip)
+    updates: list[Update] = []
+    for one in moved:
+        found = [_clip(scene, one, bounds.get(one.update.width, {})), counted(scene, one.update)]
+        limited += [limit for _, limit in found if limit is not None]
+        updates.append(replace(found[0][0], num_examples=found[1][0].num_examples))
+    return Admitted(updates, sorted(refused, key=lambda one: one.client), limited)
+
+
+def counted(scene: Scene, update: Update) -> tuple[Update, Limit | None]:
+    """The update with the number of examples that it counts for."""
+    defence, claimed = scene.defence, update.num_examples
+    if defence.weighting == "uniform":
+        return replace(update, num_examples=1), None
+    if defence.cap is None:
+        return update, None
+    usual = median_low(client.num_examples for client in scene.clients)
+    most = max(1, int(defence.cap * usual))
+    if claimed <= most:
+        return update, None
+    reason = f"{claimed} examples; counted: {most}, {defence.cap:g} times the median of all clients"
+    return replace(update, num_examples=most), Limit(update.client, str(update.width), "capped", reason)
+
+
+def clipped(tensor: QTensor, origin: QTensor | None, most: float, random: torch.Generator) -> QTensor:
+    """A tensor no farther than ``most`` from where it came from, by l2 norm, in the same format.
+
+    Floats, and movements, which have a scale, are scaled. Integer weights keep their codes: entry by entry, in random
+    order, those that moved stay where they are until the bound is reached, and the others go back.
+    """
+    moved = _movement(tensor, origin)
+    if origin is None:
+        return replace(tensor, scale=tensor.scale * most / _norm(moved))
+    if tensor.width.is_float:
+        start = origin.value().double()
+        return replace(tensor, codes=(start + moved * (most / _norm(moved))).float())
+    order = torch.randperm(moved.numel(), generator=random)
+    kept = torch.empty(moved.numel(), dtype=torch.bool)
+    kept[order] = moved.flatten()[order].square().cumsum(0) <= most**2
+    return replace(tensor, codes=torch.where(kept.view(moved.shape), tensor.codes, origin.codes))
+
+
+def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[Bitwidth, dict[str, float]]:
+    """How far each tensor of a width may have moved; nothing is said of widths with too few updates to tell."""
+    groups: dict[Bitwidth, list[_Moved]] = {}
+    for one in moved:
+        groups.setdefault(one.update.width, []).append(one)
+    return {
+        width: {name: times * median(one.norms[name] for one in those) for name in those[0].norms}
+        for width, those in groups.items()
+        if times is not None and len(those) >= FEWEST
+    }
+
+
+def _clip(scene: Scene, one: _Moved, bounds: Mapping[str, float]) -> tuple[Update, Limit | None]:
+    update, weights = one.update, dict(one.update.weights)
+    far: dict[str, float] = {}
+    for name, bound in bounds.items():
+        most = max(bound, STILL * one.sizes[name])
+        if one.norms[name] > most:
+            far[name] = one.norms[name] / most
+            random = generator(scene.seed, "clip", update.round, update.client, name)
+            weights[name] = clipped(weights[name], one.origins[name], most, random)
+    if not far:
+        return update, None
+    worst = max(far, key=far.__getitem__)
+    reason = f"{len(far)} of {len(weights)} tensors moved too far, {worst!r} by {far[worst]:.3g} times the bound"
+    return replace(update, weights=weights), Limit(update.client, str(update.width), "clipped", reason)
+
+
+def _check_reach(scene: Scene, task: Task, one: _Moved) -> None:
+    """See that a Float32 client's steps, whose gradients are clipped, could have taken it where it is."""
+    if not one.update.width.is_float:
+        return  # integer codes have a largest one
+    local, work = scene.local.float32, task.work
+    for name, reach in local.reach(scene.architecture, work.steps, work.rate.value).items():
+        most = CORRECTIONS * reach + work.steps * 2.0**-23 * one.sizes.get(name, 0.0)  # and what floats round
+        if one.norms.get(name, 0.0) > most:
+            found = f"{name!r} is {one.norms[name]:.6g} from what was sent"
+            raise WireError(f"{found}; accepted: to {most:.6g}, as far as {work.steps} steps can go")
+
+
+def _movement(tensor: QTensor, origin: QTensor | None) -> Tensor:
+    value = tensor.value().double()
+    return value if origin is None else value - origin.value().double()
+
+
+def _norm(values: Tensor) -> float:
+    return float(torch.linalg.vector_norm(values.double()))

@@ -1,0 +1,243 @@
+"""One bad device among ten: refused, clipped or capped, named and counted, and the round goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from prowd.device.scene import ClientSpec, Defence
+from prowd.federation.engine import Federation, measure, run_round
+from prowd.federation.report import RoundReport
+from prowd.methods import METHODS, FedAvg, FedPaq, Method, ProWD, ProWDPlus, ServerState
+from prowd.methods.prowd.dequantizer import DequantizerSettings
+from prowd.nets import Architecture, Conv, Flatten, Linear
+from prowd.numbers.averages import Rule
+from prowd.numbers.bits import FLOAT32
+from prowd.numbers.quantize import QTensor
+from prowd.wire import Update, decode_update, encode_update
+from tests.unit.scenes import INT8, FakeTransport, blobs, honest, same, scene
+
+TEN = (*[INT8] * 5, *[FLOAT32] * 5)
+LOW, HIGH = 0, 9
+OFF = Defence(cap=None, clip=None)
+Change = Callable[[Update], Update]
+
+
+def ten(method: Method | None = None, **changes: object) -> Federation:
+    """Five Int8 and five Float32 clients, with a layer that φ takes."""
+    layers = (Conv("a", 2, 4), Conv("b", 4, 8), Flatten(), Linear("fc", 8 * 64, 3, relu=False))
+    made = scene(*TEN, architecture=Architecture(layers, (2, 8, 8)), steps=4)
+    given = replace(made, buffer=torch.zeros(6, 2, 8, 8), **changes)  # type: ignore[arg-type]
+    return Federation(given, method or FedAvg(), 3, len(TEN))
+
+
+def play(given: Federation, folder: Path, bad: dict[int, Change], rounds: int = 1) -> tuple[RoundReport, ServerState]:
+    """Rounds in which some clients send something else than they made; the last report, and the state."""
+    answer = honest(given.scene, given.method, folder)
+
+    def answers(client: int, message: bytes) -> bytes | None:
+        reply = answer(client, message)
+        return encode_update(bad[client](decode_update(reply))) if client in bad and reply is not None else reply
+
+    state = given.method.init(given.scene)
+    for _ in range(rounds):
+        report, state = run_round(given, state, FakeTransport(answers))
+    return report, state
+
+
+def every(change: Callable[[QTensor], QTensor], *names: str) -> Change:
+    """Change all tensors of an update, or some."""
+
+    def changed(update: Update) -> Update:
+        weights = {n: change(t) if not names or n in names else t for n, t in update.weights.items()}
+        return replace(update, weights=weights)
+
+    return changed
+
+
+def times(factor: float) -> Callable[[QTensor], QTensor]:
+    return lambda tensor: replace(tensor, codes=factor * tensor.codes)
+
+
+def constant(value: float) -> Callable[[QTensor], QTensor]:
+    return lambda tensor: replace(tensor, codes=torch.full_like(tensor.codes, value))
+
+
+def ones(tensor: QTensor) -> QTensor:
+    """As near to +1 as a width has it."""
+    code = 1 if tensor.width.is_float else tensor.width.max_code
+    return QTensor(torch.full_like(tensor.codes, code), tensor.width)
+
+
+def distance(one: ServerState, other: ServerState) -> float:
+    return math.sqrt(sum(float((one.model[n] - other.model[n]).double().square().sum()) for n in one.model))
+
+
+# What a step cannot do
+
+
+@pytest.mark.parametrize("change", [every(times(1e6)), every(constant(1e10))], ids=["times", "constant"])
+def test_prowd_goes_on_without_a_client_that_is_farther_away_than_steps_can_take_it(
+    change: Change, tmp_path: Path
+) -> None:
+    given = ten(ProWD(dequantizer=DequantizerSettings(module=4, growth=2, epochs=1, images=4)))
+    report, state = play(given, tmp_path, {HIGH: change}, rounds=2)
+    (absence,) = report.clients.refused
+    assert (absence.client, absence.width) == (HIGH, "float32")
+    assert "from what was sent; accepted: to " in absence.reason
+    assert "as far as 4 steps can go" in absence.reason
+    assert all(bool(tensor.isfinite().all()) for tensor in (*state.model.values(), *state.memory.values()))
+
+
+@pytest.mark.parametrize("method", [FedAvg(), FedPaq(), ProWDPlus()], ids=lambda method: method.name)
+@pytest.mark.parametrize("tensor", ["fc.gain", "b.gain"])
+def test_gains_are_bounded_by_what_a_step_can_do_and_their_sender_is_named(
+    method: Method, tensor: str, tmp_path: Path
+) -> None:
+    report, _ = play(ten(method), tmp_path, {HIGH: every(constant(2.0**60), tensor)})
+    assert [absence.client for absence in report.clients.refused] == [HIGH]
+    assert f"{tensor!r} is " in report.clients.refused[0].reason
+
+
+def test_what_steps_can_do_follows_the_task() -> None:
+    given = ten().scene
+    reach = given.local.float32.reach(given.architecture, 4, 0.5)
+    assert reach["fc.gain"] == pytest.approx(4 * 0.5 * 2 / 0.1 * 0.02)
+    assert reach["fc.weight"] == pytest.approx(4 * 0.5 * 2 / 0.1 * 0.03 * given.architecture.alphas[2] ** 2)
+
+
+# Metrics
+
+
+@pytest.mark.parametrize("loss", [1.7e308, -1.0])
+def test_a_loss_that_is_none_is_refused(loss: float, tmp_path: Path) -> None:
+    liar: Change = lambda update: replace(update, metrics={**update.metrics, "loss": loss})  # noqa: E731
+    report, _ = play(ten(), tmp_path, {0: liar, 1: liar})
+    assert [(one.client, f"metric 'loss' is {loss}" in one.reason) for one in report.clients.refused] == [
+        (0, True),
+        (1, True),
+    ]
+    assert report.loss["int8"] < 100
+
+
+# How much a client counts for
+
+
+def claims(given: Federation, examples: int) -> Federation:
+    clients = tuple(
+        ClientSpec(client.id, client.width, examples) if client.id == HIGH else client for client in given.scene.clients
+    )
+    return replace(given, scene=replace(given.scene, clients=clients))
+
+
+def test_who_claims_more_examples_than_all_counts_for_four_times_the_median(tmp_path: Path) -> None:
+    plain = ten()
+    given = claims(plain, 2**62)
+    answer = honest(plain.scene, plain.method, tmp_path)  # a device with 2^62 examples has twelve
+
+    def answers(client: int, message: bytes) -> bytes | None:
+        reply = answer(client, message)
+        if reply is None or client != HIGH:
+            return reply
+        return encode_update(replace(decode_update(reply), num_examples=2**62))
+
+    sent = FakeTransport(answers)
+    report, state = run_round(given, given.method.init(given.scene), sent)
+    (limit,) = report.clients.limited
+    assert (limit.client, limit.what) == (HIGH, "capped")
+    assert limit.reason == f"{2**62} examples; counted: 48, 4 times the median of all clients"
+    counts = {n: 48 if n == HIGH else 12 for n in range(10)}
+    updates = [replace(decode_update(sent.came[n]), num_examples=counts[n]) for n in range(10)]
+    assert same(state.model, FedAvg().aggregate(given.scene, given.method.init(given.scene), updates).model)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "local"])
+def test_uniform_weighting_is_for_every_method(name: str, tmp_path: Path) -> None:
+    method = METHODS[name]()
+    if isinstance(method, ProWD):
+        method = replace(method, dequantizer=DequantizerSettings(module=4, growth=2, epochs=1, images=4))
+    given = ten(method)
+    clients = tuple(replace(client, num_examples=12 + client.id) for client in given.scene.clients)
+    uneven = replace(given, scene=replace(given.scene, clients=clients))
+    defence = replace(Defence(), weighting="uniform")
+    uniform = replace(uneven, scene=replace(uneven.scene, defence=defence))
+    sent = FakeTransport(honest(uniform.scene, method, tmp_path / "a"))
+    _, state = run_round(uniform, method.init(uniform.scene), sent)
+    updates = [replace(decode_update(sent.came[n]), num_examples=1) for n in range(10)]
+    assert same(state.model, method.aggregate(uniform.scene, method.init(uniform.scene), updates).model)
+    _, other = play(uneven, tmp_path / "b", {})
+    assert not same(state.model, other.model)
+
+
+# How far a client may move
+
+
+@pytest.mark.parametrize("uplink", ["ternary", "native"])
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "local"])
+def test_honest_rounds_are_the_same_with_and_without_a_defence(name: str, uplink: str, tmp_path: Path) -> None:
+    method = METHODS[name]()
+    if isinstance(method, ProWD):
+        method = replace(method, dequantizer=DequantizerSettings(module=4, growth=2, epochs=1, images=4))
+    report, state = play(ten(method, uplink=uplink), tmp_path / "on", {}, rounds=2)
+    _, plain = play(ten(method, uplink=uplink, defence=OFF), tmp_path / "off", {}, rounds=2)
+    assert same(state.model, plain.model)
+    assert (report.clients.limited, report.clients.refused) == ([], [])
+
+
+@pytest.mark.parametrize("uplink", ["ternary", "native"])
+@pytest.mark.parametrize("method", [FedAvg(), FedPaq(), ProWDPlus()], ids=lambda method: method.name)
+@pytest.mark.parametrize("client", [LOW, HIGH])
+def test_a_client_that_sends_one_everywhere_moves_the_model_by_a_bounded_step(
+    client: int, method: Method, uplink: str, tmp_path: Path
+) -> None:
+    given = ten(method, uplink=uplink)
+    report, state = play(given, tmp_path / "on", {client: every(ones)})
+    _, plain = play(given, tmp_path / "honest", {})
+    _, spoiled = play(ten(method, uplink=uplink, defence=OFF), tmp_path / "off", {client: every(ones)})
+    (limit,) = report.clients.limited
+    assert (limit.client, limit.what, report.clients.refused) == (client, "clipped", [])
+    assert "tensors moved too far" in limit.reason
+    assert distance(state, plain) < 0.7 * distance(spoiled, plain)
+    assert report.held() == [f"round 1: client {client} ({limit.width}) clipped: {limit.reason}"]
+
+
+def test_a_width_with_two_clients_has_no_median_to_be_held_to(tmp_path: Path) -> None:
+    given = ten()
+    two = replace(given.scene, clients=given.scene.clients[3:])
+    few = Federation(replace(two, clients=tuple(replace(c, id=n) for n, c in enumerate(two.clients))), FedAvg(), 1, 7)
+    report, _ = play(few, tmp_path, {0: every(ones)})
+    assert report.clients.limited == []
+
+
+# Robust averages
+
+
+@pytest.mark.parametrize("method", [FedAvg(), FedPaq(), ProWDPlus()], ids=lambda method: method.name)
+@pytest.mark.parametrize("rule", ["median", "trimmed:0.3", "krum"])
+def test_three_of_ten_do_not_carry_a_robust_average_away(method: Method, rule: str, tmp_path: Path) -> None:
+    robust = Defence(cap=None, clip=None, robust=Rule.parse(rule))
+    bad = dict.fromkeys((0, 1, 9), every(ones))
+    _, plain = play(ten(method, defence=robust), tmp_path / "honest", {})
+    _, state = play(ten(method, defence=robust), tmp_path / "robust", bad)
+    _, spoiled = play(ten(method, defence=OFF), tmp_path / "off", bad)
+    _, mean = play(ten(method, defence=OFF), tmp_path / "mean", {})
+    assert distance(state, plain) < distance(spoiled, mean)
+
+
+# What devices say of themselves
+
+
+def test_the_server_measures_its_model_whatever_devices_say(tmp_path: Path) -> None:
+    boast: Change = lambda update: replace(  # noqa: E731
+        update, metrics={**update.metrics, "accuracy_trained": 1.0, "accuracy_received": 1.0}
+    )
+    given = replace(ten(), holdout=blobs(30, 99))
+    report, state = play(given, tmp_path / "boasting", {0: boast})
+    plain, _ = play(given, tmp_path / "honest", {})
+    assert report.accuracy.received["int8"] == 1.0, "what a device says, as before"
+    assert report.accuracy.server == plain.accuracy.server == measure(given, state)
