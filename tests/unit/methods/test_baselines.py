@@ -133,7 +133,7 @@ def test_fedcom_steps_by_gamma_times_the_mean_movement() -> None:
 @pytest.mark.parametrize("method", [FedCom(gamma=4), FedComGate(gamma=4)])
 def test_clients_of_fedcom_learn_gamma_times_more_slowly(method: FedCom) -> None:
     given = scene(INT8, FLOAT32)
-    parcels, _ = dispatch(Federation(given, method, 1, 2), method.init(given), given.clients)
+    parcels, *_ = dispatch(Federation(given, method, 1, 2), method.init(given), given.clients)
     rates = [decode_task(parcels[client.id].join(), 2**20).work.rate.value for client in given.clients]
     assert rates == [8 / 4, 1 / 4]
 

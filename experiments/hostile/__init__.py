@@ -1,0 +1,1 @@
+"""What hostile devices cost, with and without a defence."""
