@@ -18,8 +18,8 @@ $(STAMP): pyproject.toml constraints.txt $(NATIVE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-run: $(STAMP) ## compare FedAvg with ProWD: 5 Int8 and 5 Float32 clients on handwritten digits, three seeds
-	$(BIN)/prowd compare quick
+run: $(STAMP) ## watches and phones of 8 people learn exercises: local, FedAvg, ProWD and prowd-plus, three seeds
+	$(BIN)/prowd compare watch
 
 check: $(STAMP) ## lint and types
 	$(BIN)/ruff check .

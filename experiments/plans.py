@@ -17,6 +17,7 @@ HALF, MOST = "table1-50-50-cpu", "table1-80-20-cpu"
 TERNARY = {"options.fedpaq": {"bits": "uplink"}}  # FedPAQ at the bytes of the others
 EQUALS = {HALF: ("fedpaq-ternary", "fedcom-small-steps"), MOST: ("fedpaq-ternary-80-20", "fedcom-small-steps-80-20")}
 """Where rivals of our own method are to be found at its bytes, and with its step."""
+PEOPLE, FIVE = ("local", "fedavg", "fedpaq", "prowd", "prowd-swa", "prowd-plus"), (0, 1, 2, 3, 4)
 SMALL = {"options.fedcom": {"gamma": 1.5, "bits": "uplink"}}
 FULL = {"options.fedgroupedavg": {"scale_rate": False}}
 ONE_STEP = {"options": {"gamma": 1.0}}
@@ -86,6 +87,9 @@ PLANS: dict[str, Plan] = {
     MOST: _table1(MOST, "four fifths Int8"),
     "table2-cpu": Plan("the paper's Table 2: integers that send all their bits", "table2-cpu", FEW),
     "multibit-cpu": Plan("the paper's multi-bit figure: the same with Float32", "multibit-cpu", FEW),
+    "watch": Plan(
+        "watches and phones: what does each method bring for people nobody has seen?", "watch", PEOPLE, seeds=FIVE
+    ),
     # What a single choice does
     "scaled-steps": Plan("Float32 steps scaled by α²? (now they are)", HALF, (), than=HALF, rivals={"fedpaq": ()}),
     "fedpaq-ternary": _ternary(HALF),

@@ -45,7 +45,7 @@ TINY: dict[str, Any] = {
 
 ROUND_KEYS = {
     "": {"round", "accuracy", "loss", "bytes", "clients", "notes", "seconds"},
-    "accuracy": {"received", "trained", "server"},
+    "accuracy": {"received", "trained", "server", "clients"},
     "bytes": {"up", "down", "clients"},
     "clients": {"asked", "lost", "refused", "limited"},
 }

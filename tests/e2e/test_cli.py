@@ -82,8 +82,10 @@ def test_a_run_directory_is_complete(quick: tuple[Path, str]) -> None:
     for line in lines:
         for table, keys in ROUND_KEYS.items():
             assert set(line[table] if table else line) == keys
-        for values in (*line["accuracy"].values(), line["loss"], line["bytes"]["up"], line["bytes"]["down"]):
+        measured = [line["accuracy"][when] for when in ("received", "trained")]
+        for values in (*measured, line["loss"], line["bytes"]["up"], line["bytes"]["down"]):
             assert list(values) == ["int8", "float32"]
+        assert list(line["accuracy"]["clients"]) == ["0", "1", "2", "3"]
         by_client = line["bytes"]["clients"]
         assert list(by_client) == ["0", "1", "2", "3"]
         for way, counts in zip(("up", "down"), zip(*by_client.values(), strict=True), strict=True):

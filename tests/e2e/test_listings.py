@@ -69,7 +69,7 @@ def test_presets_and_methods_are_listed(tmp_path: Path) -> None:
 def test_data_sets_are_listed(tmp_path: Path) -> None:
     assert tuple(entry.name for entry in catalogue()) == BUILTIN
     listed = ask("data", "list", cwd=tmp_path)
-    assert [line.split()[0] for line in listed.stdout.splitlines()[1:3]] == list(BUILTIN)
+    assert [line.split()[0] for line in listed.stdout.splitlines()[1:4]] == list(BUILTIN)
     assert "FILE.npz" in listed.stdout
 
 

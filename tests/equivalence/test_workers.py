@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import prowd
 from prowd.device.scene import Scene
 from prowd.federation.transport import InProcess
 from prowd.methods import FedAvg, ServerState
+from prowd.runs.run import RunResult
 from prowd.wire import Parcel, Update
-from tests.runs import arrays, expected, outcome, rounds, run_tiny
+from tests.runs import TINY, arrays, expected, outcome, rounds, run_tiny
 
 SCENES: dict[str, dict[str, Any]] = {
     "fedavg": {
@@ -44,6 +46,25 @@ def test_workers_do_not_change_the_outcome(scene: str, workers: int, tmp_path: P
     assert found == expected(**settings)
     assert bool(found["memories"]) == (scene == "local")
     assert all(line["clients"] == {"asked": settings["cohort"], "lost": [], "refused": []} for line in found["rounds"])
+
+
+PEOPLE: dict[str, Any] = {"partition": "natural", "test_clients": 1, "own_test": 0.2, "clients": "int8:2, float32:2"}
+
+
+def by_person(out: Path, workers: int, **settings: Any) -> RunResult:
+    """A tiny run of five people, one of whom is never seen in training."""
+    data = {**arrays(), "client": np.arange(90) % 5}
+    return prowd.run("quick", out=out, workers=workers, data=data, **{**TINY, **PEOPLE, **settings})
+
+
+def test_neither_workers_nor_a_resume_change_who_holds_what(tmp_path: Path) -> None:
+    for name, workers, seed in (("one", 1, 3), ("two", 2, 3), ("other", 1, 4)):
+        by_person(tmp_path / name, workers, seed=seed)
+    by_person(tmp_path / "short", 2, seed=3, rounds=1)
+    data = {**arrays(), "client": np.arange(90) % 5}
+    prowd.run(resume=tmp_path / "short", rounds=3, workers=2, data=data)
+    assert outcome(tmp_path / "one") == outcome(tmp_path / "two") == outcome(tmp_path / "short")
+    assert outcome(tmp_path / "one") != outcome(tmp_path / "other")
 
 
 def test_replies_are_folded_in_client_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

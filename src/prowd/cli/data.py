@@ -13,7 +13,11 @@ from prowd.cli.main import main
 
 __all__ = ["BUILTIN", "data"]
 
-BUILTIN = ("digits", "cifar10")  # as in prowd.data, which takes seconds to import: too slow for a shell's completion
+BUILTIN = (
+    "digits",
+    "cifar10",
+    "watch",
+)  # as in prowd.data, which takes seconds to import: too slow for a shell's completion
 
 
 @main.group()

@@ -47,7 +47,7 @@ def write_tables(path: Path, config: RunConfig, rows: Sequence[Row], outcomes: S
 
 def caption(config: RunConfig, rows: Sequence[Row]) -> str:
     """What a table is about, in a sentence."""
-    on = "validation " if config.validation else ""
+    on = "validation " if config.validation or config.validation_clients else ""
     return (
         f"{config.name}: {Path(config.data).name}, clients {config.clients}, {config.rounds} rounds, "
         f"{count_seeds([row.seeds for row in rows])}; {on}accuracy in % after local training, mean ± 95 % confidence "

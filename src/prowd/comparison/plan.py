@@ -35,8 +35,20 @@ DATA = "data.npz"  # where arrays given through the Python API are kept, for all
 PARTS = {"accuracy", "average_accuracy", "bytes", "weights_sha256"}  # of a summary, that tables are made of
 DEFAULT_BASELINE = "fedavg"
 OWN = {"method": "--methods", "seed": "--seeds"}  # what a comparison decides itself
-LATER = ("validation", "decay", "weighting", "cap_examples", "clip_movement", "robust")
-"""Settings that came later: at their defaults they leave a comparison where it was."""
+LATER = (  # settings that came later: at their defaults they leave a comparison where it was
+    "validation",
+    "decay",
+    "weighting",
+    "cap_examples",
+    "clip_movement",
+    "robust",
+    "test_clients",
+    "validation_clients",
+    "own_test",
+    "window",
+    "window_step",
+    "measure",
+)
 
 
 @dataclass(frozen=True, eq=False)

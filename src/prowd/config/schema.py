@@ -81,9 +81,9 @@ class RunConfig(BaseModel):
     clip_movement: Multiple = Field(2.0, description="times the median movement of its width that an update may move")
     robust: str = Field("none", description="what methods average by: none (the mean), median, trimmed:SHARE, krum")
     # the data
-    data: str = Field("digits", description="digits, cifar10 or the path of an .npz file")
+    data: str = Field("digits", description="digits, cifar10, watch or the path of an .npz file")
     data_sha256: str = Field("", description="content of arrays or a file, to be the same on resume")
-    partition: Literal["iid", "dirichlet"] = "iid"
+    partition: Literal["iid", "dirichlet", "natural"] = "iid"
     alpha: float = Field(0.5, gt=0, le=1e6, description="concentration of the dirichlet partition")
     per_client: All | Count = Field("all", description="examples each client holds")
     buffer: int = Field(50, ge=0, strict=True, description="training examples set aside for the server")
@@ -91,8 +91,17 @@ class RunConfig(BaseModel):
     validation: int = Field(
         0, ge=0, lt=2**63, strict=True, description="training examples set aside and measured in place of the test set"
     )
+    test_clients: Literal["auto"] | Annotated[int, Field(ge=0, lt=2**63, strict=True)] = Field(
+        "auto", description="people, drawn by the seed, whose examples are the test set"
+    )
+    validation_clients: int = Field(
+        0, ge=0, lt=2**63, strict=True, description="people measured in place of test people, and never among these"
+    )
+    own_test: float = Field(0.0, ge=0, lt=1, description="share of its examples that a client tests its own model on")
+    window: Count = Field(128, description="samples of a recording that are one example")
+    window_step: Count = Field(64, description="samples from the beginning of a window to that of the next")
     # the network
-    model: str = Field("digits", description="digits, vgg7, or custom (given by layers)")
+    model: str = Field("digits", description="digits, vgg7, watch, or custom (given by layers)")
     width: float = Field(1.0, gt=0, le=16, description="multiplies every inner size of the model")
     input_size: Literal["native"] | Count = Field("native", description="pixels a side to which images are shrunk")
     layers: tuple[Annotated[Layer, Field(discriminator="kind")], ...] = ()
@@ -105,6 +114,7 @@ class RunConfig(BaseModel):
     decay: Decay = Field("none", description="how learning rates fall from round to round")
     # how it is run
     evaluate_every: Count = 1
+    measure: Literal["accuracy", "classes"] = Field("accuracy", description="or accuracy by class and person as well")
     snapshots: Annotated[Rounds, BeforeValidator(_split_rounds)] = Field(
         "auto", description="rounds of which samples of weights are kept for figures: auto, none, or a list"
     )

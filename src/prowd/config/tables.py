@@ -17,9 +17,10 @@ _BRANCHES = (
     "constrained-int",
     "constrained-float",
     "literal['all']",
+    "literal['auto']",
     "literal['native']",
     "literal['off']",
-)  # of unions
+)  # pydantic's names for the parts of a union
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import platformdirs
@@ -30,15 +30,20 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "PROWD_DATA"
 
-Arrays = dict[str, NDArray[np.uint8]]
+Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What an array must be: its shape (the dtype is always uint8) and the hash of its bytes."""
+    """What an array must be: its shape, the hash of its bytes and its type."""
 
     shape: tuple[int, ...]
     sha256: str
+    dtype: str = "uint8"
+
+    def fits(self, values: NDArray[Any]) -> bool:
+        """Whether an array has the shape and the type."""
+        return values.dtype == np.dtype(self.dtype) and values.shape == self.shape
 
 
 Contents = Mapping[str, Expected]
@@ -66,7 +71,7 @@ class Entry:
     @property
     def size(self) -> int:
         """Bytes of all arrays, in memory and (but for short headers) on disk."""
-        return sum(math.prod(expected.shape) for expected in self.contents.values())
+        return sum(math.prod(one.shape) * np.dtype(one.dtype).itemsize for one in self.contents.values())
 
 
 def root() -> Path:
@@ -79,8 +84,8 @@ def check(arrays: Arrays, contents: Contents, *, verify: bool = True) -> None:
     """Raise DataError unless the arrays are what they must be; ``verify=False`` looks at their form only."""
     for array, expected in contents.items():
         values = arrays[array]
-        if values.dtype != np.uint8 or values.shape != expected.shape:
-            raise DataError(f"{array} is {values.dtype} {values.shape}; expected uint8 {expected.shape}")
+        if not expected.fits(values):
+            raise DataError(f"{array} is {values.dtype} {values.shape}; expected {expected.dtype} {expected.shape}")
         if verify and (found := sha256(values)) != expected.sha256:
             raise DataError(f"{array} has sha256 {found}; expected {expected.sha256}")
 
@@ -90,7 +95,7 @@ def hashes(arrays: Arrays, contents: Contents) -> list[Check]:
     checks: list[Check] = []
     for array, expected in contents.items():
         found = sha256(arrays[array]) if array in arrays else None
-        checks.append(Check(array, found, found == expected.sha256 and arrays[array].shape == expected.shape))
+        checks.append(Check(array, found, found == expected.sha256 and expected.fits(arrays[array])))
     return checks
 
 
@@ -172,10 +177,10 @@ class Store:
         with temporary:
             yield Path(temporary.name)
 
-    def _map(self, array: str) -> NDArray[np.uint8]:
+    def _map(self, array: str) -> NDArray[Any]:
         """Map one file copy-on-write: torch takes writable memory without complaint, and the file stays as it is."""
         try:
-            values: NDArray[np.uint8] = np.lib.format.open_memmap(self.folder / f"{array}.npy", mode="c")
+            values: NDArray[Any] = np.lib.format.open_memmap(self.folder / f"{array}.npy", mode="c")
         except Exception as error:  # numpy's reader has no closed list of what a damaged header raises
             raise DataError(f"{array}: {error}") from error
         return values

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import torch
@@ -14,15 +15,20 @@ from torch import Tensor
 from prowd.errors import ConfigError, DataError
 from prowd.files import sha256
 
-__all__ = ["ARRAYS", "Dataset", "from_arrays"]
+__all__ = ["ARRAYS", "CLIENT", "Dataset", "from_arrays"]
 
+CLIENT = "client"
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 RESIZE_BATCH = 1024
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images (N, C, H, W), uint8 or int8 codes, and int64 labels below ``classes``; see from_arrays."""
+    """Images (N, C, H, W), uint8 or int8 codes, and int64 labels below ``classes``; see from_arrays.
+
+    Where the data says of whom it is, ``client`` has the person of each training example, ``test_client`` that of each
+    test example, if they are known, and ``people`` those whose examples client 0, 1, … holds in a natural partition.
+    """
 
     name: str
     x_train: Tensor
@@ -30,6 +36,10 @@ class Dataset:
     x_test: Tensor
     y_test: Tensor
     classes: int
+    client: Tensor | None = None
+    test_client: Tensor | None = None
+    people: tuple[int, ...] = ()
+    class_names: tuple[str, ...] = ()
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -40,10 +50,21 @@ class Dataset:
     def digest(self) -> str:
         """Hash of what the arrays hold, whatever the data set is called: the same data twice gives the same digest."""
         digest = hashlib.sha256(f"classes {self.classes}".encode())
-        for name in ARRAYS:
+        for name in (*ARRAYS, *((CLIENT,) if self.client is not None else ())):
             array = getattr(self, name).numpy()
             digest.update(f"\n{name} {array.dtype.name} {array.shape} {sha256(array)}".encode())
         return digest.hexdigest()
+
+    def parts(self) -> dict[str, Any]:
+        """All that it is, tensors as arrays, which reach another process as they are; ``of`` puts it together."""
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in held.items()}
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Any]) -> Dataset:
+        """The data set of some parts, which have been checked before."""
+        held = {name: torch.from_numpy(one) if isinstance(one, np.ndarray) else one for name, one in parts.items()}
+        return cls(**cast("dict[str, Any]", held))
 
     def resized(self, size: int) -> Dataset:
         """Shrink every image to size × size by averaging the area each new pixel covers."""
@@ -59,18 +80,25 @@ class Dataset:
 def from_arrays(
     x_train: NDArray[Any] | Tensor,
     y_train: NDArray[Any] | Tensor,
-    x_test: NDArray[Any] | Tensor,
-    y_test: NDArray[Any] | Tensor,
+    x_test: NDArray[Any] | Tensor | None = None,
+    y_test: NDArray[Any] | Tensor | None = None,
     name: str = "arrays",
     classes: int | None = None,
+    *,
+    client: NDArray[Any] | Tensor | None = None,
+    class_names: tuple[str, ...] = (),
 ) -> Dataset:
     """Check arrays and make a data set of them; arrays already in the right form are shared, not copied.
 
     Images are uint8, or int8 codes c that stand for c/128. Floats x in [−1, 1] become such codes, round(128·x).
+    ``client`` has the person of each training example. Test examples may be missing only from data that has it: there
+    the examples of some people can take their place.
     Where ``classes`` is given, as by a run to the data of one of its devices, some may lack examples. Where it is not,
     it is counted, and a class without an example is taken for a slip.
     """
-    train, test = _images("x_train", x_train), _images("x_test", x_test)
+    if x_test is None and y_test is None and client is not None:
+        x_test, y_test = x_train[:0], y_train[:0]
+    train, test = _images("x_train", x_train), _images("x_test", x_test, or_none=client is not None)
     if (train.dtype, train.shape[1:]) != (test.dtype, test.shape[1:]):
         _refuse("x_test", f"{test.dtype} images {test.shape[1:]}", f"as in x_train, {train.dtype} {train.shape[1:]}")
     labels, test_labels = _labels("y_train", y_train, len(train)), _labels("y_test", y_test, len(test))
@@ -80,14 +108,16 @@ def from_arrays(
         _check_below(test_labels, "y_test", f"classes that x_train has examples of, 0 to {classes - 1}", classes)
     for array, values in (("y_train", labels), ("y_test", test_labels)):
         _check_below(values, array, f"0 to {classes - 1}, the classes of the run", classes)
-    return Dataset(name=name, **tensors, classes=classes)
+    holders = None if client is None else torch.from_numpy(_labels(CLIENT, client, len(train)))
+    people = () if holders is None else tuple(torch.unique(holders).tolist())
+    return Dataset(name=name, **tensors, classes=classes, client=holders, people=people, class_names=class_names)
 
 
 def _refuse(array: str, found: str, accepted: str) -> NoReturn:
     raise DataError(f"{array}: {found}; accepted: {accepted}")
 
 
-def _as_numpy(array: str, values: NDArray[Any] | Tensor) -> NDArray[Any]:
+def _as_numpy(array: str, values: object) -> NDArray[Any]:
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
@@ -101,9 +131,9 @@ def _owned(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
     return np.require(values, dtype, ["C", "W"])
 
 
-def _images(array: str, values: NDArray[Any] | Tensor) -> NDArray[Any]:
+def _images(array: str, values: NDArray[Any] | Tensor | None, *, or_none: bool = False) -> NDArray[Any]:
     images = _as_numpy(array, values)
-    if images.ndim != 4 or 0 in images.shape:
+    if images.ndim != 4 or 0 in images.shape[1 if or_none else 0 :]:
         _refuse(array, f"an array of shape {images.shape}", "(N, C, H, W), none of them 0")
     if images.dtype in (np.uint8, np.int8):
         return _owned(images, images.dtype.type)
@@ -116,19 +146,21 @@ def _images(array: str, values: NDArray[Any] | Tensor) -> NDArray[Any]:
     return codes
 
 
-def _labels(array: str, values: NDArray[Any] | Tensor, count: int) -> NDArray[np.int64]:
+def _labels(array: str, values: NDArray[Any] | Tensor | None, count: int) -> NDArray[np.int64]:
+    """Whole numbers from 0 up, one an image: labels, or people."""
+    what, accepted = ("person", "0 or more") if array == CLIENT else ("label", "0 to classes − 1")
     labels = _as_numpy(array, values)
     if labels.shape != (count,):
-        _refuse(array, f"an array of shape {labels.shape}", f"one label an image, ({count},)")
+        _refuse(array, f"an array of shape {labels.shape}", f"one {what} an image, ({count},)")
     if not np.issubdtype(labels.dtype, np.integer):
-        _refuse(array, f"elements of type {labels.dtype}", "integers from 0 to classes − 1")
-    if labels.min() < 0 or labels.max() > np.iinfo(np.int64).max:
-        _refuse(array, f"the label {labels.min() if labels.min() < 0 else labels.max()}", "0 to classes − 1")
+        _refuse(array, f"elements of type {labels.dtype}", f"integers from {accepted}")
+    if count and (labels.min() < 0 or labels.max() > np.iinfo(np.int64).max):
+        _refuse(array, f"the {what} {labels.min() if labels.min() < 0 else labels.max()}", accepted)
     return _owned(labels, np.int64)
 
 
 def _check_below(labels: NDArray[np.int64], array: str, accepted: str, classes: int) -> None:
-    if labels.max() >= classes:
+    if len(labels) and labels.max() >= classes:
         _refuse(array, f"the label {labels.max()}", accepted)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prowd.data.cache import Arrays
+from prowd.data.pickles import read_pickle
 from prowd.errors import DataError
 
 __all__ = ["FILES", "decode"]
@@ -59,7 +58,7 @@ def _binary(data: bytes, image: Shape) -> tuple[Bytes, Bytes]:
 
 def _python(data: bytes, image: Shape) -> tuple[Bytes, Bytes]:
     """A pickled dict of Python 2: ``data`` (N, pixels) and a list ``labels``."""
-    batch = _Batch(io.BytesIO(data), encoding="bytes").load()
+    batch = read_pickle(data, ("u1",))
     fields = {key.decode() if isinstance(key, bytes) else key: value for key, value in batch.items()}
     return fields["data"].values.reshape(-1, *image), np.array(fields["labels"], np.uint8)
 
@@ -92,50 +91,3 @@ FORMS: dict[str, tuple[frozenset[str], Callable[[Mapping[str, bytes], Shape], Ar
 }
 FILES = frozenset[str]().union(*(names for names, _ in FORMS.values()))
 """Every file name of any form."""
-
-
-class _Array:
-    """Stands in for numpy's array while unpickling: keeps the bytes, runs none of numpy's own unpickling."""
-
-    values: Bytes
-
-    def __init__(self, *_arguments: object) -> None:
-        pass
-
-    def __setstate__(self, state: tuple[object, Shape, _Dtype, bool, bytes]) -> None:
-        _version, shape, _dtype, fortran, raw = state
-        self.values = np.frombuffer(raw, np.uint8).reshape(shape, order="F" if fortran else "C")
-
-
-class _Dtype:
-    """Stands in for numpy's dtype; uint8 is the only one there is."""
-
-    def __init__(self, code: str | bytes, *_flags: object) -> None:
-        if code not in ("u1", b"u1"):
-            raise DataError(f"a pickled array of type {code!r}; accepted: u1 (uint8)")
-
-    def __setstate__(self, _state: object) -> None:
-        pass
-
-
-def _latin1(text: str, _encoding: str) -> bytes:
-    """Python 3 writes bytes as ``_codecs.encode(text, 'latin1')`` in pickles that Python 2 can read."""
-    return text.encode("latin1")
-
-
-class _Batch(pickle.Unpickler):
-    """Admits the four names a pickled uint8 array needs and refuses all others, so that no file can run code."""
-
-    ADMITTED: Mapping[tuple[str, str], Callable[..., Any]] = {
-        ("numpy.core.multiarray", "_reconstruct"): _Array,
-        ("numpy._core.multiarray", "_reconstruct"): _Array,
-        ("numpy", "ndarray"): _Array,
-        ("numpy", "dtype"): _Dtype,
-        ("_codecs", "encode"): _latin1,
-    }
-
-    def find_class(self, module_name: str, global_name: str, /) -> Callable[..., Any]:
-        """Look a name up in ADMITTED, and nowhere else."""
-        if (module_name, global_name) not in self.ADMITTED:
-            raise DataError(f"a pickle that asks for {module_name}.{global_name}; accepted: uint8 arrays")
-        return self.ADMITTED[module_name, global_name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,17 +13,23 @@ from torch import Tensor
 from prowd.errors import ConfigError
 from prowd.numbers.seeds import generator
 
-__all__ = ["Partition", "partition"]
+__all__ = ["SCHEMES", "Partition", "hold_out", "partition"]
 
 MAX_TRIES = 100
+Scheme = Literal["iid", "dirichlet", "natural"]
+SCHEMES = ("iid", "dirichlet", "natural")
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Ascending int64 indices into the training set: of each client, and of the server's buffer U; all disjoint."""
+    """Ascending int64 indices into the training set: of each client, and of the server's buffer U; all disjoint.
+
+    ``own`` are those that each client holds but does not train on: its own test examples.
+    """
 
     clients: tuple[Tensor, ...]
     buffer: Tensor
+    own: tuple[Tensor, ...]
 
 
 def partition(
@@ -30,15 +37,20 @@ def partition(
     classes: int,
     clients: int,
     *,
-    scheme: Literal["iid", "dirichlet"],
+    scheme: Scheme,
     alpha: float,
     per_client: int | None,
     buffer: int,
     seed: int,
+    holders: Tensor | None = None,
+    people: Sequence[int] = (),
+    own_test: float = 0.0,
 ) -> Partition:
-    """Split the training set over the clients, evenly in every class or by Dirichlet(alpha) proportions.
+    """Split the training set over the clients: evenly in every class, by Dirichlet(alpha) proportions, or as it is.
 
-    ``per_client`` is what every client holds under ``iid`` and the most a client may hold under ``dirichlet``.
+    ``per_client`` is what every client holds under ``iid``, otherwise the most a client may hold. Under ``natural``
+    client n holds the examples of the n-th of ``people``, as ``holders`` has the person of each example. Of what a
+    client holds it sets a share ``own_test`` aside.
     """
     left = len(labels) - buffer
     _check(len(labels), clients, scheme=scheme, alpha=alpha, per_client=per_client, buffer=buffer)
@@ -49,15 +61,36 @@ def partition(
     if scheme == "iid":
         shares = _deal(pools, clients, left if per_client is None else clients * per_client)
     else:
-        shares = _dirichlet(pools, clients, alpha, seed)
+        by_person = scheme == "natural"
+        shares = _natural(pools, clients, holders, people) if by_person else _dirichlet(pools, clients, alpha, seed)
         shares = [_capped(share, per_client, seed, client) for client, share in enumerate(shares)]
-    return Partition(tuple(share.sort().values for share in shares), held_back.sort().values)
+    parts = [hold_out(share.sort().values, labels, own_test) for share in shares]
+    kept, own = (tuple(part[side] for part in parts) for side in (0, 1))
+    return Partition(kept, held_back.sort().values, own)
+
+
+def hold_out(rows: Tensor, labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Part ascending rows into those that a client trains on and its own test examples: of each class the last ones.
+
+    Windows of a recording overlap, so these are the end of the recordings, and one example between the two parts is
+    in neither. A class of which nothing would be left to train on is not parted.
+    """
+    if not share:
+        return rows, rows[:0]
+    kept, aside = [], []
+    for label in torch.unique(labels[rows]).tolist():
+        found = rows[labels[rows] == label]
+        last = round(share * len(found))
+        last = last if last + 1 < len(found) else 0
+        kept.append(found[: len(found) - last - 1] if last else found)
+        aside.append(found[len(found) - last :])
+    return torch.cat(kept).sort().values, torch.cat(aside).sort().values
 
 
 def _check(examples: int, clients: int, *, scheme: str, alpha: float, per_client: int | None, buffer: int) -> None:
     left = examples - buffer
-    if scheme not in ("iid", "dirichlet"):
-        raise ConfigError(f"partition: {scheme!r} is unknown; accepted: iid, dirichlet")
+    if scheme not in SCHEMES:
+        raise ConfigError(f"partition: {scheme!r} is unknown; accepted: {', '.join(SCHEMES)}")
     if not 1 <= clients <= examples:
         raise ConfigError(f"clients: {clients} clients cannot share {examples} examples; accepted: 1 to {examples}")
     if not 0 <= buffer <= examples - clients:
@@ -102,6 +135,22 @@ def _dirichlet(pools: list[Tensor], clients: int, alpha: float, seed: int) -> li
             return [torch.cat(share) for share in zip(*parts, strict=True)]
     found = f"{alpha} leaves one of {clients} clients without examples in {MAX_TRIES} draws"
     raise ConfigError(f"alpha: {found}; accepted: a larger alpha, or fewer clients")
+
+
+def _natural(pools: list[Tensor], clients: int, holders: Tensor | None, people: Sequence[int]) -> list[Tensor]:
+    """Everybody's own examples; which classes these are is as it is."""
+    if holders is None:
+        raise ConfigError(
+            "partition: 'natural' of data that does not say of whom it is; accepted: an array client in it"
+        )
+    if clients != len(people):
+        found = f"{clients} clients for the {len(people)} people whose data is used"
+        raise ConfigError(f"clients: {found}; accepted: {len(people)} with partition natural")
+    rows = torch.cat(pools)
+    shares = [rows[holders[rows] == person] for person in people]
+    if empty := [person for person, share in zip(people, shares, strict=True) if not len(share)]:
+        raise ConfigError(f"buffer: it takes all examples of person {empty[0]}; accepted: a smaller one")
+    return shares
 
 
 def _proportions(classes: int, clients: int, alpha: float, random: torch.Generator) -> Tensor:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from prowd.data import cifar10, digits
+from prowd.data import cifar10, digits, watch
 from prowd.data.cache import Arrays, Check, Entry
-from prowd.data.dataset import ARRAYS, Dataset, from_arrays
+from prowd.data.dataset import ARRAYS, CLIENT, Dataset, from_arrays
 from prowd.data.sources import Progress, silent
+from prowd.data.watch import Windows
 from prowd.errors import ConfigError, DataError, near
 
-__all__ = ["catalogue", "fetch", "load", "mapped", "verify"]
+__all__ = ["ACCEPTED", "catalogue", "fetch", "lacking", "load", "mapped", "verify"]
+
+TEST = ("x_test", "y_test")
+ACCEPTED = f"{', '.join(ARRAYS)}, and {CLIENT} where examples are of people"
 
 
 class Builtin(Protocol):
@@ -30,7 +35,7 @@ class Builtin(Protocol):
         """Describe it."""
 
 
-BUILTIN: dict[str, Builtin] = {"digits": digits, "cifar10": cifar10}
+BUILTIN: dict[str, Builtin] = {"digits": digits, "cifar10": cifar10, "watch": watch}
 
 
 def catalogue() -> list[Entry]:
@@ -38,20 +43,29 @@ def catalogue() -> list[Entry]:
     return [builtin.status() for builtin in BUILTIN.values()]
 
 
-def load(name: str, *, progress: Progress | None = None, verify: bool = True, classes: int | None = None) -> Dataset:
-    """Load a built-in data set or an ``.npz`` file of the four arrays; ``verify=False`` skips the hashing.
+def load(
+    name: str,
+    windows: Windows | None = None,
+    *,
+    progress: Progress | None = None,
+    verify: bool = True,
+    classes: int | None = None,
+) -> Dataset:
+    """Load a built-in data set or an ``.npz`` file of arrays; ``verify=False`` skips the hashing.
 
-    A file of a single device may lack examples of some of the ``classes`` of its run; see from_arrays.
+    Recordings are cut into windows. A file of a single device may lack examples of some of the ``classes`` of its run;
+    see from_arrays.
     """
     if name.lower().endswith(".npz"):
         return _load_npz(Path(name).expanduser(), classes)
     builtin = _builtin(name, " or the path of an .npz file")
-    return from_arrays(**builtin.arrays(None, progress or silent, verify=verify), name=name, classes=None)
+    found = builtin.arrays(None, progress or silent, verify=verify)
+    return from_arrays(**(watch.cut(found, windows or Windows()) if builtin is watch else found), name=name)
 
 
 def mapped(name: str) -> bool:
     """Whether a data set lies in the cache, where every process can map it."""
-    return name == "cifar10"
+    return name in (cifar10.NAME, watch.NAME)
 
 
 def fetch(name: str, source: str | None = None, progress: Progress | None = None) -> Path:
@@ -73,6 +87,12 @@ def _builtin(name: str, besides: str = "") -> Builtin:
     raise ConfigError(f"data: {name!r} is unknown; accepted: {accepted}")
 
 
+def lacking(held: Collection[str]) -> list[str]:
+    """The arrays that some lack; data that says of whom it is may come without a test set."""
+    needed = [array for array in ARRAYS if array.endswith("train") or CLIENT not in held or {*held} & {*TEST}]
+    return [array for array in needed if array not in held]
+
+
 def _load_npz(path: Path, classes: int | None) -> Dataset:
     try:
         with path.open("rb") as stream:  # opened here, for numpy leaves a damaged file open
@@ -80,14 +100,14 @@ def _load_npz(path: Path, classes: int | None) -> Dataset:
                 raise DataError("it is no zip archive")
             stream.seek(0)
             with np.load(stream, allow_pickle=False) as file:
-                arrays, held = {array: file[array] for array in ARRAYS if array in file}, list(file)
+                arrays, held = {array: file[array] for array in (*ARRAYS, CLIENT) if array in file}, list(file)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except Exception as error:  # a damaged file raises whatever zip, zlib or numpy's header reader comes upon
         raise DataError(f"{path} is not an .npz file of plain arrays, or is damaged: {error}") from error
-    if missing := [array for array in ARRAYS if array not in arrays]:
+    if missing := lacking(arrays):
         found = f"lacks {', '.join(missing)}; it holds {', '.join(held) or 'nothing'}"
-        raise DataError(f"{path} {found}; accepted: {', '.join(ARRAYS)}")
+        raise DataError(f"{path} {found}; accepted: {ACCEPTED}")
     try:
         return from_arrays(**arrays, name=path.name, classes=classes)
     except DataError as error:

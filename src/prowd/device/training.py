@@ -17,7 +17,7 @@ from prowd.numbers.quantize import QTensor, Weights
 from prowd.numbers.streams import Stream, permutation
 from prowd.wire import Task
 
-__all__ = ["Correction", "Examples", "Model", "accuracy", "batches", "build_model", "fit"]
+__all__ = ["Correction", "Examples", "Model", "accuracy", "batches", "build_model", "fit", "predicted"]
 
 EVALUATION_BATCH = 500
 
@@ -40,10 +40,11 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Examples:
-    """Images (uint8, or int8 codes; NCHW) and their labels."""
+    """Images (uint8, or int8 codes; NCHW), their labels and, where that is known, the person of each."""
 
     images: Tensor
     labels: Tensor
+    people: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -80,9 +81,10 @@ def batches(count: int, batch: int, steps: int, stream: Stream) -> Tensor:
 
 def accuracy(model: Model, examples: Examples, device: torch.device) -> float:
     """Fraction of examples whose largest logit is that of the label."""
-    correct = torch.zeros((), dtype=torch.int64, device=device)
-    for start in range(0, len(examples), EVALUATION_BATCH):
-        rows = slice(start, start + EVALUATION_BATCH)
-        predicted = model.logits(examples.images[rows].to(device)).argmax(1)
-        correct += (predicted == examples.labels[rows].to(device)).sum()
-    return int(correct) / len(examples)
+    return int((predicted(model, examples, device) == examples.labels).sum()) / len(examples)
+
+
+def predicted(model: Model, examples: Examples, device: torch.device) -> Tensor:
+    """The class with the largest logit, for each example."""
+    batches = (examples.images[start : start + EVALUATION_BATCH] for start in range(0, len(examples), EVALUATION_BATCH))
+    return torch.cat([model.logits(images.to(device)).argmax(1).cpu() for images in batches])

@@ -103,11 +103,12 @@ class Clients:
 
     def __getitem__(self, client: int) -> ClientRuntime:
         spec = self.scene.clients[client]
-        rows = self.partition.clients[client]
+        data, rows, own = self.dataset, self.partition.clients[client], self.partition.own[client]
         device = Device(
             spec=spec,
-            train=Examples(self.dataset.x_train[rows], self.dataset.y_train[rows]),
-            test=Examples(self.dataset.x_test, self.dataset.y_test),
+            train=Examples(data.x_train[rows], data.y_train[rows]),
+            test=Examples(data.x_test, data.y_test, data.test_client),
+            own=Examples(data.x_train[own], data.y_train[own]),
             memory=ClientMemory(self.memories / f"client-{spec.id:04d}", self.scene.seed, spec.id),
             snapshots=self.snapshots,
         )

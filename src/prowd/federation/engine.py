@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 
+from prowd.device.measures import CLASSES, CONFUSION
 from prowd.device.scene import ClientSpec, Scene
 from prowd.device.training import Examples, accuracy, build_model
 from prowd.errors import RunError
@@ -23,7 +24,7 @@ from prowd.federation.inbox import Inbox, admit_all, sum_up
 from prowd.federation.report import RoundReport
 from prowd.federation.transport import Transport
 from prowd.methods import Method, Notes, ScalesRates, ServerState, WorksMeanwhile
-from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
+from prowd.methods.common import MEASURE_IN_DETAIL, MEASURE_RECEIVED, MEASURE_TRAINED
 from prowd.numbers.quantize import Weights
 from prowd.numbers.seeds import generator
 from prowd.wire import Parcel, Task, Update, encode_task, encode_weights
@@ -42,6 +43,8 @@ class Federation:
     rounds: int
     cohort: int
     evaluate_every: int = 1
+    in_detail: bool = False
+    """Whether clients measure their models by class and person too, and in the last round by pairs of classes."""
     quorum: int = 1
     """Updates without which a round does not count."""
     attempts: int = 1
@@ -121,7 +124,8 @@ def run_round(
         state = worked()
     admitted = admit_all(federation.scene, federation.method, round_, cohort, inbox)
     admitted = defend(federation.scene, federation.method, tasks, admitted)
-    report = sum_up(round_, cohort, parcels, inbox, admitted, measurers)
+    classes = federation.scene.architecture.classes
+    report = sum_up(round_, cohort, parcels, inbox, admitted, measurers, classes)
     if len(admitted.updates) < federation.quorum:
         report = report.model_copy(update={"seconds": round(time.perf_counter() - began, 3)})
         raise QuorumError(report, len(admitted.updates), federation.quorum)
@@ -168,6 +172,8 @@ def dispatch(federation: Federation, state: ServerState, cohort: Sequence[Client
         body, weights = sent[client.id]
         receives = measures and measurers[client.id] == client.id
         settings = {MEASURE_RECEIVED: float(receives), MEASURE_TRAINED: float(measures)}
+        if measures and federation.in_detail:
+            settings[MEASURE_IN_DETAIL] = CONFUSION if round_ == federation.rounds else CLASSES
         work = scene.work(client.width, round_, method.rate(scene, client) if isinstance(method, ScalesRates) else 1.0)
         tasks[client.id] = Task(round_, scene.seed, client.id, weights, settings, work)
         parcels[client.id] = encode_task(tasks[client.id], body)

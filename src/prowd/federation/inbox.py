@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from prowd.device.scene import ClientSpec, Scene
 from prowd.errors import WireError
+from prowd.federation.details import check_metrics, gather
 from prowd.federation.report import Absence, Accuracy, Attendance, Limit, RoundReport, Traffic, by_width
 from prowd.federation.transport import Refusal, Reply, Silence
 from prowd.methods import Method, Slot
@@ -78,6 +79,7 @@ def sum_up(
     inbox: Inbox,
     admitted: Admitted,
     measurers: Mapping[int, int],
+    classes: int = 0,
 ) -> RoundReport:
     """Report a round by width; only the client that was asked to measure a received model speaks for it."""
     replies = inbox.replies
@@ -97,7 +99,11 @@ def sum_up(
     ]
     return RoundReport(
         round=round_,
-        accuracy=Accuracy(received=mean("accuracy_received", measurers), trained=mean("accuracy_trained")),
+        accuracy=Accuracy(
+            received=mean("accuracy_received", measurers),
+            trained=mean("accuracy_trained"),
+            **gather(classes, present, metrics),
+        ),
         loss=mean("loss"),
         traffic=Traffic(
             up=by_width(sum, up.items()),
@@ -118,12 +124,7 @@ def admit(scene: Scene, method: Method, round_: int, client: ClientSpec, message
     _same("width", str(update.width), str(client.width))
     _same("number of examples", update.num_examples, client.num_examples)
     _check_weights(update, slots)
-    for name, value in update.metrics.items():
-        least, most = (
-            (0, 1) if name.startswith("accuracy") else (0 if name == "loss" else -LARGEST_FLOAT, LARGEST_FLOAT)
-        )
-        if not least <= value <= most:
-            raise WireError(f"metric {name!r} is {value}; accepted: {least:g} to {most:g}")
+    check_metrics(update.metrics)
     return update
 
 

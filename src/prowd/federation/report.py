@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -31,8 +32,15 @@ def _is_width(text: str) -> bool:
         return False
 
 
+def _shares(found: dict[Key, float]) -> dict[Key, float]:
+    """Accuracies and shares of anything; what is none was not measured."""
+    return {key: value for key, value in found.items() if 0 <= value <= 1}
+
+
 Accuracies = Annotated[dict[str, float], AfterValidator(_measured)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
+Shares = Annotated[dict[Count, float], AfterValidator(_shares)]
+Pairs = Annotated[dict[Annotated[str, Field(pattern=r"^\d{1,9}_\d{1,9}$")], float], AfterValidator(_shares)]
 Sizes = dict[str, Count]
 
 
@@ -76,15 +84,27 @@ class _Part(BaseModel):
 
 
 class Accuracy(_Part):
-    """Test accuracy per width, where it was measured.
+    """Test accuracy per width, where it was measured; and that of single clients after training.
 
     What clients received and what they made of it is what they say themselves. The model that the server made of the
-    round is measured by the server, on test data of its own, at every width of the federation.
+    round is measured by the server, on test data of its own, at every width of the federation. ``own`` is that of a
+    client on examples of its own. ``classes`` and ``people`` are by width; so is ``confusion``: of examples of class t
+    the share that is taken for class u, as ``t_u``.
     """
 
     received: Accuracies = {}
     trained: Accuracies = {}
     server: Accuracies = {}
+    clients: Shares = {}
+    own: Shares = {}
+    classes: dict[str, Shares] = {}
+    people: dict[str, Shares] = {}
+    confusion: dict[str, Pairs] = {}
+
+    @property
+    def balanced(self) -> dict[str, float]:
+        """The mean over the classes, by width: every class counts the same, however many examples it has."""
+        return {width: fmean(found.values()) for width, found in self.classes.items() if found}
 
 
 class Traffic(_Part):
@@ -140,6 +160,9 @@ class RoundReport(_Part):
     def line(self) -> dict[str, Any]:
         """The report as plain JSON values."""
         line = self.model_dump(mode="json", by_alias=True)
+        for key in ("clients", "own", "classes", "people", "confusion"):
+            if not line["accuracy"][key]:
+                del line["accuracy"][key]
         for absence in (*line["clients"]["lost"], *line["clients"]["refused"]):
             if not absence["attempt"]:
                 del absence["attempt"]

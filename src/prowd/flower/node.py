@@ -28,7 +28,7 @@ from prowd.federation.client import ClientRuntime
 from prowd.methods import METHODS, Device
 from prowd.nets import Architecture, Linear
 from prowd.numbers.bits import Bitwidth, parse_mix
-from prowd.runs.build import as_used, federate, make_partition
+from prowd.runs.build import as_used, federate, make_partition, windows_of
 
 __all__ = ["Node", "read_run"]
 
@@ -95,28 +95,31 @@ class Node:
         return validate(override(config.model_dump(), {"device": self.device, "kernel": self.kernel}))
 
     def _load(self, config: RunConfig, *, verify: bool) -> Dataset:
-        raw = datasets.load(self.data, verify=verify, classes=None if self.shared else _classes(config))
+        classes = None if self.shared else _classes(config)
+        raw = datasets.load(self.data, windows_of(config), verify=verify, classes=classes)
         if self.shared and self.data != config.data:
             found = f"a share of {self.data} in a run on {config.data}"
             raise DataError(f"data: {found}; accepted: {config.data}, or a .npz file")
         if verify and self.shared and raw.digest() != config.data_sha256:
             raise DataError(f"data: {self.data} has content hash {raw.digest()}; accepted: {config.data_sha256}")
-        own = {"test_examples": "all", "validation": 0}
+        own = {"test_examples": "all", "validation": 0, "test_clients": 0, "validation_clients": 0}
         return as_used(config if self.shared else config.model_copy(update=own), raw)
 
     def _device(self, config: RunConfig, dataset: Dataset, run: str) -> Device:
-        x, y = dataset.x_train, dataset.y_train
         if self.shared:
-            parts = make_partition(config, dataset).clients
-            if self.client >= len(parts):
-                found = f"{self.client} of a data set in {len(parts)} parts"
-                raise ConfigError(f"node-config: client is {found}; accepted: 0 to {len(parts) - 1}")
-            x, y = x[parts[self.client]], y[parts[self.client]]
+            parts = make_partition(config, dataset)
+            if self.client >= len(parts.clients):
+                found = f"{self.client} of a data set in {len(parts.clients)} parts"
+                raise ConfigError(f"node-config: client is {found}; accepted: 0 to {len(parts.clients) - 1}")
+            rows, own = parts.clients[self.client], parts.own[self.client]
+        else:
+            rows, own = datasets.hold_out(torch.arange(len(dataset.y_train)), dataset.y_train, config.own_test)
         return Device(
-            spec=ClientSpec(self.client, self.width, len(y)),
-            train=Examples(x, y),
-            test=Examples(dataset.x_test, dataset.y_test),
+            spec=ClientSpec(self.client, self.width, len(rows)),
+            train=Examples(dataset.x_train[rows], dataset.y_train[rows]),
+            test=Examples(dataset.x_test, dataset.y_test, dataset.test_client),
             memory=ClientMemory(self.state / run / f"client-{self.client:04d}", config.seed, self.client),
+            own=Examples(dataset.x_train[own], dataset.y_train[own]),
         )
 
 

@@ -65,6 +65,8 @@ class Device:
     memory: ClientMemory
     snapshots: Sampler | None = None
     """Where samples of its weights are kept for figures; nowhere on a real device."""
+    own: Examples | None = None
+    """Examples of its own that it does not train on: how well a model works for its owner."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from prowd.device.measures import in_detail
 from prowd.device.scene import ClientSpec, Scene
 from prowd.device.training import Correction, Model, accuracy, build_model, fit
 from prowd.methods.base import Device, ServerState, Slot
@@ -21,6 +22,7 @@ from prowd.numbers.seeds import generator
 from prowd.wire import Task, Update
 
 __all__ = [
+    "MEASURE_IN_DETAIL",
     "MEASURE_RECEIVED",
     "MEASURE_TRAINED",
     "average",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 MEASURE_RECEIVED, MEASURE_TRAINED = "measure_received", "measure_trained"  # settings of a task
+MEASURE_IN_DETAIL = "measure_in_detail"  # by class and person; see device.measures
 
 
 # Server: the model everybody shares
@@ -181,6 +184,10 @@ def local_round(
         device.snapshots.keep_client(task.round, task.client, samples)
     if task.settings.get(MEASURE_TRAINED):
         metrics["accuracy_trained"] = accuracy(model, device.test, scene.device)
+        if device.own is not None and len(device.own):
+            metrics["accuracy_own"] = accuracy(model, device.own, scene.device)
+        if detail := task.settings.get(MEASURE_IN_DETAIL):
+            metrics |= in_detail(model, device.test, scene.architecture.classes, detail, scene.device)
     if own_gains:
         trained = model.weights()
         device.memory.save(task.round, {gain: trained[gain] for gain in gains})

@@ -1,4 +1,4 @@
-"""The architectures that prowd names: the paper's VGG-7 and a small net for the digits."""
+"""The architectures that prowd names: the paper's VGG-7, a small net for the digits and one for a watch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,22 @@ def digits(input_shape: tuple[int, int, int], classes: int, width: float = 1.0) 
     return _stack(input_shape, sizes, pool_after={1, 2}, hidden=_scaled(128, width), classes=classes)
 
 
-MODELS = {"vgg7": vgg7, "digits": digits}
+def watch(input_shape: tuple[int, int, int], classes: int, width: float = 1.0) -> Architecture:
+    """16C5–MP2–16C5–MP2–32C5–MP2–32C5–MP4–64FC–classes over time, for windows (channels, samples, 1) of a sensor."""
+    channels, length, _ = input_shape
+    layers: list[Layer] = []
+    for index, (size, pool) in enumerate(((16, 2), (16, 2), (32, 2), (32, 4))):
+        outputs = _scaled(size, width)
+        layers += [Conv(f"conv{index + 1}", channels, outputs, (5, 1), (1, 1), (2, 0)), MaxPool((pool, 1), (pool, 1))]
+        channels, length = outputs, length // pool
+    if length < 1 or input_shape[2] != 1:
+        raise ConfigError(f"model: inputs of {input_shape}; accepted: (channels, samples, 1), at least 32 samples")
+    hidden = _scaled(64, width)
+    layers += [Flatten(), Linear("fc1", channels * length, hidden), Linear("fc2", hidden, classes, relu=False)]
+    return Architecture(tuple(layers), input_shape)
+
+
+MODELS = {"vgg7": vgg7, "digits": digits, "watch": watch}
 
 
 def build(name: str, input_shape: tuple[int, int, int], classes: int, width: float = 1.0) -> Architecture:

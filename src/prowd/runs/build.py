@@ -19,7 +19,7 @@ from prowd import data as datasets
 from prowd.config.options import make_method
 from prowd.config.schema import RunConfig, load_config, validate, with_full_paths
 from prowd.config.tables import override
-from prowd.data import ARRAYS, Dataset, Partition, Progress
+from prowd.data import ARRAYS, CLIENT, Dataset, Partition, Progress, Windows
 from prowd.device.scene import ClientSpec, Defence, LocalSettings, Scene
 from prowd.device.training import Examples
 from prowd.errors import ConfigError, DataError
@@ -48,6 +48,7 @@ __all__ = [
     "make_partition",
     "prepare",
     "warn_if_slow",
+    "windows_of",
 ]
 
 log = logging.getLogger(__name__)
@@ -59,9 +60,10 @@ def as_arrays(data: object) -> Arrays | None:
     """Arrays given through the Python API, as numpy."""
     if data is None:
         return None
-    if not isinstance(data, Mapping) or sorted(data) != sorted(ARRAYS):
+    known = isinstance(data, Mapping) and set(data) <= {*ARRAYS, CLIENT}
+    if not isinstance(data, Mapping) or not known or datasets.lacking(data):
         found = sorted(data) if isinstance(data, Mapping) else type(data).__name__
-        raise DataError(f"data: {found}; accepted: a dict of the arrays {', '.join(ARRAYS)}")
+        raise DataError(f"data: {found}; accepted: a dict of the arrays {datasets.ACCEPTED}")
     return {
         name: array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)
         for name, array in data.items()
@@ -71,12 +73,18 @@ def as_arrays(data: object) -> Arrays | None:
 def load_data(config: RunConfig, arrays: Arrays | None = None, progress: Progress | None = None) -> Dataset:
     """Load the data set a configuration names, or check the arrays given in its place."""
     if arrays is not None:
-        return datasets.from_arrays(**arrays, name=config.data, classes=None)
+        given: dict[str, Any] = {**arrays, "name": config.data}
+        return datasets.from_arrays(**given)
     if config.data == "arrays":
         raise ConfigError(
             "data: this run was made with arrays; accepted: the same arrays again, through prowd.run(data=...)"
         )
-    return datasets.load(config.data, progress=progress)
+    return datasets.load(config.data, windows_of(config), progress=progress)
+
+
+def windows_of(config: RunConfig) -> Windows:
+    """How recordings are cut."""
+    return Windows(config.window, config.window_step)
 
 
 def check_same(config: RunConfig, dataset: Dataset) -> RunConfig:
@@ -114,7 +122,7 @@ def federate(
     check_kernel(scene.kernel, scene.device, scene.architecture)
     cohort = len(clients) if config.cohort == "all" else config.cohort
     method = make_method(config.method, config.options)
-    return Federation(scene, method, config.rounds, cohort, config.evaluate_every)
+    return Federation(scene, method, config.rounds, cohort, config.evaluate_every, config.measure == "classes")
 
 
 class Assembly(NamedTuple):
@@ -153,6 +161,9 @@ def make_partition(config: RunConfig, dataset: Dataset) -> Partition:
         per_client=None if config.per_client == "all" else config.per_client,
         buffer=config.buffer,
         seed=config.seed,
+        holders=dataset.client,
+        people=dataset.people,
+        own_test=config.own_test,
     )
 
 
@@ -178,15 +189,18 @@ def prepare(
 def as_used(config: RunConfig, dataset: Dataset) -> Dataset:
     """The images at the size the network takes, and as many of the test examples as are asked for.
 
-    For validation, examples of the training set, the same ones for every seed, are in the place of the test set.
+    People who are never seen in training are set apart by the seed. For validation, other people, or examples of the
+    training set, the same ones for every seed, are in the place of the test set.
     """
     sized = dataset if config.input_size == "native" else dataset.resized(config.input_size)
+    sized = datasets.set_apart(sized, config.test_clients, config.validation_clients, config.seed)
     if config.validation:
         sized = _with_validation(sized, config.validation)
     most = len(sized.y_test) if config.test_examples == "all" else config.test_examples
     if most > len(sized.y_test):
         raise ConfigError(f"test_examples: {most} of {config.data}; accepted: 1 to {len(sized.y_test)}, or all")
-    return replace(sized, x_test=sized.x_test[:most], y_test=sized.y_test[:most])
+    people = None if sized.test_client is None else sized.test_client[:most]
+    return replace(sized, x_test=sized.x_test[:most], y_test=sized.y_test[:most], test_client=people)
 
 
 def _with_validation(dataset: Dataset, count: int) -> Dataset:
@@ -195,25 +209,34 @@ def _with_validation(dataset: Dataset, count: int) -> Dataset:
         raise ConfigError(f"validation: {count} of {dataset.name}; accepted: 0 to {total - 1}, its training examples")
     order = torch.randperm(total, generator=generator(0, "validation"))
     aside, rest = order[:count].sort().values, order[count:].sort().values
-    x, y = dataset.x_train, dataset.y_train
-    return replace(dataset, x_train=x[rest], y_train=y[rest], x_test=x[aside], y_test=y[aside])
+    x, y, of = dataset.x_train, dataset.y_train, dataset.client
+    people, test_people = (None, None) if of is None else (of[rest], of[aside])
+    return replace(
+        dataset,
+        x_train=x[rest],
+        y_train=y[rest],
+        client=people,
+        x_test=x[aside],
+        y_test=y[aside],
+        test_client=test_people,
+    )
 
 
 def elsewhere(
     config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None
 ) -> Callable[[], Clients]:
     """What builds the clients anew in a worker process; data that is not in the cache, for all to map, goes with it."""
-    arrays = None if datasets.mapped(config.data) else {name: getattr(dataset, name).numpy() for name in ARRAYS}
-    return partial(_build_again, config, arrays, dataset.classes, memories, snapshots)
+    parts = None if datasets.mapped(config.data) else dataset.parts()
+    return partial(_build_again, config, parts, memories, snapshots)
 
 
 def _build_again(
-    config: RunConfig, arrays: Arrays | None, classes: int, memories: Path, snapshots: Snapshots | None
+    config: RunConfig, parts: Mapping[str, Any] | None, memories: Path, snapshots: Snapshots | None
 ) -> Clients:
-    if arrays is None:
-        dataset = as_used(config, datasets.load(config.data, verify=False))
+    if parts is None:
+        dataset = as_used(config, datasets.load(config.data, windows_of(config), verify=False))
     else:
-        dataset = datasets.from_arrays(**arrays, name=config.data, classes=classes)
+        dataset = Dataset.of(parts)
     return assemble(config, dataset).clients(memories, snapshots)
 
 

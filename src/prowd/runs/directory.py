@@ -1,5 +1,6 @@
-"""What a run leaves behind: config.toml, provenance.json, rounds.jsonl, checkpoints, summary.json; devices.json where
-clients are real devices. The only writer of run directories, but for the samples of weights (snapshots).
+"""What a run leaves behind: config.toml, provenance.json, rounds.jsonl, checkpoints, summary.json; holdings.json where
+clients are simulated, devices.json where they are real devices. The only writer of run directories, but for the
+samples of weights (snapshots).
 
 A round is written to rounds.jsonl first and its checkpoint after it; a checkpoint counts once its JSON file, which
 holds the hash of its tensors, is in place. Whenever a run is killed, the newest whole checkpoint and the lines up to
@@ -25,6 +26,8 @@ from prowd.errors import RunError
 from prowd.federation.report import RoundReport
 from prowd.files import atomic_write, sha256
 from prowd.methods import ServerState
+from prowd.runs.holdings import FILE as HOLDINGS
+from prowd.runs.holdings import Holdings
 from prowd.runs.read import read_lines, read_sessions
 from prowd.runs.roster import Roster
 
@@ -76,6 +79,10 @@ class RunDir:
     def write_config(self, config: str) -> None:
         """Replace config.toml."""
         atomic_write(self.path / "config.toml", config.encode())
+
+    def write_holdings(self, holdings: Holdings) -> None:
+        """Write down who holds what in a run whose clients are simulated."""
+        atomic_write(self.path / HOLDINGS, holdings.encode())
 
     def write_roster(self, roster: Roster) -> None:
         """Write down the devices of a run whose clients are real ones."""

@@ -35,6 +35,7 @@ from prowd.runs.build import (
     warn_if_slow,
 )
 from prowd.runs.directory import RunDir, check_free, weights_hash
+from prowd.runs.holdings import holdings_of
 from prowd.runs.observe import Recorder, RunObserver
 from prowd.runs.provenance import provenance
 from prowd.runs.roster import Roster, mix_of
@@ -92,11 +93,14 @@ class Session:
         """Make the directory of a run whose configuration is complete and whose data is as it is used."""
         if roster is not None:
             config = config.model_copy(update={"clients": mix_of(client.width for client in roster.clients)})
-        federation = assemble(config, dataset, roster.clients if roster else None).federation
+        federation, _, parts = assemble(config, dataset, roster.clients if roster else None)
         state = federation.method.init(federation.scene)
         rundir = RunDir.create(out, config.toml())
         if roster is not None:
             rundir.write_roster(roster)
+        else:
+            by_person = config.partition == "natural"
+            rundir.write_holdings(holdings_of(dataset, parts, federation.scene.clients, by_person=by_person))
         return cls(config, federation, dataset, rundir, state)
 
     @classmethod

@@ -11,7 +11,7 @@ from prowd.device.scene import Scene
 from prowd.federation.report import RoundReport, totals
 from prowd.methods import find_method
 
-__all__ = ["latest", "summarise", "weighted_mean"]
+__all__ = ["in_detail", "latest", "summarise", "weighted_mean"]
 
 
 def summarise(config: RunConfig, scene: Scene, lines: Sequence[RoundReport], weights_sha256: str) -> dict[str, Any]:
@@ -31,6 +31,7 @@ def summarise(config: RunConfig, scene: Scene, lines: Sequence[RoundReport], wei
         "rounds": len(lines),
         "accuracy": accuracy,
         "average_accuracy": {when: weighted_mean(mix, found) for when, found in accuracy.items()},
+        **in_detail(lines),
         "bytes": {way: totals(getattr(line.traffic, way) for line in lines) for way in ("up", "down")},
         "clients_lost": sum(len(line.clients.lost) for line in lines),
         "clients_refused": sum(len(line.clients.refused) for line in lines),
@@ -46,6 +47,18 @@ def latest(lines: Sequence[RoundReport], when: str) -> dict[str, float]:
     for line in lines:
         found |= getattr(line.accuracy, when)
     return found
+
+
+def in_detail(lines: Sequence[RoundReport]) -> dict[str, Any]:
+    """The last of every kind of measurement by client, class and person, where there is any."""
+    found: dict[str, Any] = {}
+    for line in lines:
+        accuracy = line.accuracy
+        kinds = {key: getattr(accuracy, key) for key in ("clients", "own", "classes", "people", "confusion")}
+        for key, values in {**kinds, "balanced": accuracy.balanced}.items():
+            if values:
+                found[key] = found.get(key, {}) | values
+    return {"measured": found} if found else {}
 
 
 def weighted_mean(counts: Mapping[str, int], accuracy: Mapping[str, float]) -> float | None:

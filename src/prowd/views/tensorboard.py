@@ -31,7 +31,20 @@ ACCURACY = {
     "server": "accuracy of the new model",
 }
 TOTALS = "megabytes so far"
-SECTIONS = [*ACCURACY.values(), "loss", "bytes up", "bytes down", TOTALS, "clients", "round"]
+BY_CLIENT = {"clients": "accuracy by client", "own": "own accuracy by client"}
+BY_GROUP = {"classes": "accuracy by class", "people": "accuracy by test person"}
+BALANCED = "balanced accuracy"
+SECTIONS = [
+    *ACCURACY.values(),
+    *BY_CLIENT.values(),
+    BALANCED,
+    "loss",
+    "bytes up",
+    "bytes down",
+    TOTALS,
+    "clients",
+    "round",
+]
 
 
 def load_writer() -> Any:
@@ -122,6 +135,12 @@ class Scalars:
         for when, section in ACCURACY.items():
             measured = getattr(line.accuracy, when)
             found |= _under(section, measured | self._average(when, measured))
+        for kind, section in BY_CLIENT.items():
+            found |= _under(section, {str(one): value for one, value in getattr(line.accuracy, kind).items()})
+        for kind, section in BY_GROUP.items():
+            for width, values in getattr(line.accuracy, kind).items():
+                found |= _under(f"{section} · {width}", {str(one): value for one, value in values.items()})
+        found |= _under(BALANCED, line.accuracy.balanced)
         found |= _under("loss", line.loss)
         for way in self.moved:
             sizes = getattr(line.traffic, way)

@@ -111,6 +111,11 @@ def test_codes_and_the_floats_they_stand_for_are_the_same_data() -> None:
         ({"y_train": np.array([0, 1, 2, 0, 1, 2**60])}, ["y_train", str(2**60), "class 3"]),
         ({"y_train": np.zeros(6, int), "y_test": np.zeros(2, int)}, ["y_train", "single class 0", "2 classes"]),
         ({"y_test": np.array([0, 3])}, ["y_test", "3", "0 to 2"]),
+        ({"client": np.zeros(5, int)}, ["client", "(5,)", "one person an image, (6,)"]),
+        ({"client": np.zeros(6)}, ["client", "float64", "integers from 0 or more"]),
+        ({"client": np.array([0, 1, 2, 0, 1, -1])}, ["client", "the person -1", "0 or more"]),
+        ({"x_test": None}, ["x_test", "NoneType", "numpy array"]),
+        ({"x_test": None, "client": np.zeros(6, int)}, ["x_test", "NoneType", "numpy array"]),
     ],
 )
 def test_refusals_name_the_array_the_value_and_what_is_accepted(changes: dict[str, Any], words: list[str]) -> None:
@@ -138,6 +143,23 @@ def test_digest_depends_on_contents_and_form_only() -> None:
     swapped = arrays(y_test=np.array([0, 2]))
     others = [arrays(x_test=other), arrays(**reshaped), swapped]
     assert len({base.digest(), *(from_arrays(**each).digest() for each in others)}) == 4
+
+
+def test_data_may_say_of_whom_it_is() -> None:
+    people = np.array([7, 2, 2, 7, 0, 0], np.uint8)
+    data = from_arrays(**arrays(client=people))
+    assert data.client is not None
+    assert (data.client.tolist(), data.people) == (people.tolist(), (0, 2, 7))
+    others = [from_arrays(**arrays()), from_arrays(**arrays(client=people[::-1].copy()))]
+    assert len({data.digest(), *(other.digest() for other in others)}) == 3
+
+
+def test_only_such_data_may_lack_a_test_set() -> None:
+    train = {name: values for name, values in arrays().items() if name.endswith("train")}
+    data = from_arrays(**train, client=np.arange(6) % 2)
+    assert (data.x_test.shape, data.y_test.shape) == ((0, *data.image_shape), (0,))
+    with pytest.raises(DataError, match=r"^x_test: a NoneType"):
+        from_arrays(**train)
 
 
 def test_to_unit_spans_exactly_minus_one_to_one() -> None:

@@ -155,3 +155,57 @@ def test_any_number_of_threads_gives_the_same_split() -> None:
 def test_refusals_name_field_value_and_what_is_accepted(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         split(**changes)
+
+
+def test_by_person_everybody_holds_their_own() -> None:
+    holders = torch.arange(200) // 40 * 2
+    people = [8, 0, 4, 2, 6]
+    part = split(scheme="natural", holders=holders, people=people, buffer=10)
+    check_indices(BALANCED, part, complete=True)
+    assert [set(holders[rows].tolist()) for rows in part.clients] == [{person} for person in people]
+
+
+def test_by_person_classes_may_be_missing_and_a_cap_holds() -> None:
+    labels = torch.tensor([0, 0, 1, 1, 2, 2, 2, 2, 2])
+    part = split(labels, 2, scheme="natural", holders=torch.tensor([3, 3, 3, 3, 7, 7, 7, 7, 7]), people=[3, 7])
+    assert histograms(labels, part.clients).tolist() == [[2, 2, 0], [0, 0, 5]]
+    capped = split(labels, 2, scheme="natural", holders=torch.arange(9) // 4, people=[0, 1], per_client=3)
+    assert [len(rows) for rows in capped.clients] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, r"^partition: 'natural' of data that does not say of whom it is; accepted: an array client"),
+        ({"holders": BALANCED, "people": [0, 1, 2, 3]}, r"^clients: 5 clients for the 4 people .*; accepted: 4 with"),
+        (
+            {"holders": torch.tensor([1] + [2] * 199), "people": [1, 2, 3, 4, 5], "buffer": 190},
+            r"^buffer: it takes all examples of person",
+        ),
+    ],
+)
+def test_by_person_what_is_impossible_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        split(scheme="natural", **changes)
+
+
+@given(cases(), st.sampled_from([0.1, 0.2, 0.5, 0.9]))
+@settings(deadline=None, max_examples=60)
+def test_a_client_sets_the_last_of_each_class_aside(case: tuple[Tensor, int, int, int], share: float) -> None:
+    labels, clients, buffer, seed = case
+    whole = split(labels, clients, buffer=buffer, seed=seed)
+    part = split(labels, clients, buffer=buffer, seed=seed, own_test=share)
+    check_indices(labels, part, complete=False)
+    assert torch.equal(part.buffer, whole.buffer)
+    for held, kept, own in zip(whole.clients, part.clients, part.own, strict=True):
+        assert torch.equal(own, own.sort().values)
+        for label in torch.unique(labels[held]):
+            had, trains, tests = (rows[labels[rows] == label].tolist() for rows in (held, kept, own))
+            assert len(trains) >= 1
+            last = round(share * len(had))
+            assert tests == (had[len(had) - last :] if last and last + 1 < len(had) else [])
+            assert trains == (had[: len(had) - len(tests) - 1] if tests else had), "one between them is in neither"
+
+
+def test_by_default_nothing_is_set_aside() -> None:
+    assert [len(rows) for rows in split().own] == [0] * 5

@@ -48,7 +48,7 @@ def test_digits_need_no_fetching() -> None:
 
 def test_catalogue(tiny: Path) -> None:
     entries = {entry.name: entry for entry in catalogue()}
-    assert list(entries) == ["digits", "cifar10"]
+    assert list(entries) == ["digits", "cifar10", "watch"]
     assert entries["digits"].cached
     assert entries["digits"].size == 1797 * 65
     assert not entries["cifar10"].cached
@@ -67,6 +67,14 @@ def test_npz(tmp_path: Path) -> None:
     assert data.digest() == from_arrays(**arrays()).digest()
 
 
+def test_npz_of_people(tmp_path: Path) -> None:
+    people = np.arange(6) // 2
+    data = load(save(tmp_path / "mine.npz", arrays(client=people)))
+    assert data.digest() == from_arrays(**arrays(client=people)).digest()
+    train = {name: values for name, values in arrays(client=people).items() if "test" not in name}
+    assert len(load(save(tmp_path / "mine.npz", train)).y_test) == 0
+
+
 def test_npz_of_a_device_may_lack_classes(tmp_path: Path) -> None:
     path = save(tmp_path / "mine.npz", arrays(y_train=np.array([0, 1, 3, 0, 1, 3])))
     with pytest.raises(DataError, match=r"mine\.npz: y_train: label 3 but no example of class 2"):
@@ -77,11 +85,12 @@ def test_npz_of_a_device_may_lack_classes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("held", "message"),
     [
+        ({"client": np.zeros(6, int), **{k: v for k, v in arrays().items() if k != "y_test"}}, "lacks y_test; it"),
         ({name: values for name, values in arrays().items() if name.startswith("x")}, "lacks y_train, y_test"),
         (arrays(y_test=np.array([9, 9])), "y_test: the label 9"),
         (arrays(y_test=np.array([0, None])), "plain arrays"),
     ],
-    ids=["lacking", "bad", "objects"],
+    ids=["half a test set", "lacking", "bad", "objects"],
 )
 def test_npz_of_the_wrong_arrays(held: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"mine\.npz.*{message}"):

@@ -73,6 +73,18 @@ def test_digits_net_follows_the_image_size() -> None:
     assert build("digits", (1, 9, 13), 4).shapes["fc2.weight"] == (4, 128)
 
 
+def test_watch_net_fits_a_small_microcontroller() -> None:
+    net = build("watch", (6, 128, 1), 7)
+    assert [layer.shape for layer in net.weight_layers] == [
+        (16, 6, 5, 1), (16, 16, 5, 1), (32, 16, 5, 1), (32, 32, 5, 1), (64, 128), (7, 64),
+    ]  # fmt: skip
+    assert net.parameters == 18_080 < 64 * 1024
+    assert build("watch", (3, 64, 1), 4, width=0.5).shapes["fc1.weight"] == (32, 32)
+    for shape in ((6, 31, 1), (6, 128, 2)):
+        with pytest.raises(ConfigError, match=r"model: inputs of .*; accepted: \(channels, samples, 1\), at least 32"):
+            build("watch", shape, 7)
+
+
 @pytest.mark.parametrize(("model", "least"), [("vgg7", 8), ("digits", 4)])
 def test_images_too_small_to_pool_are_refused(model: str, least: int) -> None:
     assert build(model, (3, least, least), 10).classes == 10

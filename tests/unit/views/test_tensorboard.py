@@ -28,7 +28,13 @@ STATE = ServerState(1, {})
 def report(round_: int = 1, **changes: Any) -> RoundReport:
     values: dict[str, Any] = {
         "accuracy": Accuracy(
-            received={"int8": 0.25, "float32": 0.5}, trained={"int8": 0.5, "float32": 0.75}, server={"int8": 0.5}
+            received={"int8": 0.25, "float32": 0.5},
+            trained={"int8": 0.5, "float32": 0.75},
+            server={"int8": 0.5},
+            clients={0: 0.5, 3: 0.75},
+            own={0: 0.625},
+            classes={"int8": {0: 0.25, 1: 0.75}},
+            people={"float32": {7: 0.125}},
         ),
         "loss": {"int8": 2.0, "float32": 1.0},
         "traffic": Traffic(up={"int8": 100, "float32": 400}, down={"int8": 500, "float32": 600}),
@@ -56,6 +62,11 @@ def test_a_round_becomes_scalars_in_sections() -> None:
         "accuracy after training/int8": 0.5,
         "accuracy after training/average": 0.5625,
         "accuracy as received/average": 0.3125,
+        "accuracy by client/3": 0.75,
+        "own accuracy by client/0": 0.625,
+        "accuracy by class · int8/1": 0.75,
+        "accuracy by test person · float32/7": 0.125,
+        "balanced accuracy/int8": 0.5,
         "loss/float32": 1.0,
         "bytes down/float32": 600,
         "clients/lost": 1,
@@ -66,7 +77,8 @@ def test_a_round_becomes_scalars_in_sections() -> None:
 
 
 def test_every_section_is_known() -> None:
-    assert {tag.partition("/")[0] for tag in scalars(report())[0]} == set(SECTIONS)
+    by_width = {"accuracy by class · int8", "accuracy by test person · float32"}
+    assert {tag.partition("/")[0] for tag in scalars(report())[0]} == set(SECTIONS) | by_width
 
 
 def test_the_average_takes_the_last_accuracy_of_every_width() -> None:

@@ -37,7 +37,8 @@ def accuracy_curves(group: Group, against: str) -> Drawing | None:
     if against == "megabytes" and SILENT in group.shown:
         over += " (a level line: the final accuracy of a method that sends no weights)"
     single = ", and as received," if _is_single(group) else ""
-    measured = "Validation" if group.first.config.get("validation") else "Test"
+    config = group.first.config
+    measured = "Validation" if config.get("validation") or config.get("validation_clients") else "Test"
     caption = f"{measured} accuracy per width after local training{single} against {over}{_band(group)}."
     note = "All clients: as Figure 4 of the paper" if against == "rounds" else ""
     return Drawing(f"accuracy-{against}", caption, figure, note)

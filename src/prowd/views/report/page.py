@@ -32,6 +32,8 @@ class Part:
     texts: Sequence[str] = ()
     drawings: Sequence[Drawing] = ()
     tables: Sequence[PageTable] = ()
+    opens: bool = False
+    """Whether it comes before the table of methods."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ def describe(group: Group) -> str:
     data = Path(str(config.get("data", "unknown"))).name
     if config.get("validation"):
         data += f" (measured on {config['validation']} training examples set aside)"
+    if config.get("validation_clients"):
+        data += f" (measured on {config['validation_clients']} people for validation)"
     done = sum(one.is_finished for one in group.records)
     return (
         f"{data}, clients: {clients}; {record.rounds} rounds, {config.get('uplink', 'ternary')} uplink, "

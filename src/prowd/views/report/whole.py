@@ -14,7 +14,7 @@ from prowd.comparison import tabulate
 from prowd.config.schema import load_config
 from prowd.errors import RunError
 from prowd.files import atomic_write
-from prowd.views.report import cells, charts, tables, weights
+from prowd.views.report import cells, charts, people, tables, weights
 from prowd.views.report.groups import Group, gather
 from prowd.views.report.page import Part, Section, render
 from prowd.views.report.paper import tables_for
@@ -96,7 +96,24 @@ def _parts(group: Group) -> list[Part]:
     parts = [Part("Accuracy", drawings=_there(accuracy))] if any(accuracy) else []
     final = cells.final_models(group)
     parts += [Part("Final model", tables=[final])] if final.rows else []
-    return [*parts, Part("Bytes per client", tables=[cells.traffic(group)]), _missing_clients(group), _weights(group)]
+    parts += [Part("Bytes per client", tables=[cells.traffic(group)]), *_holdings(group)]
+    return [*_people(group), *parts, _missing_clients(group), _weights(group)]
+
+
+def _people(group: Group) -> list[Part]:
+    """What a clinic would ask, where clients have measured it."""
+    found = [table for table in (people.never_seen(group), people.by_person(group)) if table is not None]
+    classes = [table for table in (people.by_class(group),) if table is not None]
+    mistaken = _there([people.confusion(group)])
+    parts = [Part("Accuracy per person", tables=found, opens=True)] if found else []
+    if classes or mistaken:
+        parts.append(Part("What is taken for what", (), mistaken, classes, opens=True))
+    return [*parts, Part("Bytes a day", tables=[people.a_day(group)], opens=True)] if parts else []
+
+
+def _holdings(group: Group) -> list[Part]:
+    drawn = _there([people.held(group)])
+    return [Part("Who holds what", drawings=drawn)] if drawn else []
 
 
 def _missing_clients(group: Group) -> Part:
