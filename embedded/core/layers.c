@@ -2,7 +2,8 @@
  *
  * Forward: the windows of some positions are laid out as rows [tap][input], the ternary weights likewise, and every
  * pair of rows is multiplied and summed. Backward is the same over errors, spread by the stride, with the kernel turned
- * round. A gradient sums over positions: rows [position] of one weight's inputs and of one output's errors.
+ * round. A gradient sums over positions: rows [position] of one weight's inputs and of one output's errors. The groups
+ * of a convolution are convolutions by themselves, one after the other.
  */
 #include "layers.h"
 
@@ -90,6 +91,7 @@ typedef struct {
     uint8_t *passes; /* and where errors pass */
     int32_t shift, least, largest;
     ptrdiff_t channels, positions;
+    ptrdiff_t each; /* from an image to the next */
 } Sink;
 
 static inline void round_sums(const int32_t *restrict sums, ptrdiff_t count, int shift, int32_t least, int32_t largest,
@@ -123,12 +125,12 @@ PROWD_CLONES static void multiply(ptrdiff_t terms, const int16_t *rows, ptrdiff_
     int32_t sums[ROWS][PROWD_BLOCK];
     for (ptrdiff_t channel = 0; channel < to->channels; channel += ROWS) {
         all_products(weights + channel * terms, rows, count, terms, sums);
-        ptrdiff_t first = (image * to->channels + channel) * to->positions, at = position;
+        ptrdiff_t first = image * to->each + channel * to->positions, at = position;
         for (ptrdiff_t done = 0, some; done < count; done += some) {
             some = count - done < to->positions - at ? count - done : to->positions - at;
             for (ptrdiff_t j = 0; j < ROWS && channel + j < to->channels; j++)
                 give(to, first + j * to->positions + at, sums[j] + done, some);
-            first += to->channels * to->positions, at = 0;
+            first += to->each, at = 0;
         }
     }
 }
@@ -136,6 +138,7 @@ PROWD_CLONES static void multiply(ptrdiff_t terms, const int16_t *rows, ptrdiff_
 /* Where the numbers of a plane come to lie in a padded image. */
 typedef struct {
     ptrdiff_t rows, columns, first_row, first_column, step_rows, step_columns;
+    ptrdiff_t each; /* from an image to the next */
 } Placement;
 
 /* Planes [channel][row][column] to an image [row][column][channel]; what falls outside is left out. */
@@ -177,12 +180,12 @@ static ptrdiff_t sweep_scratch(const Sweep *s, ptrdiff_t channels) {
 /* A whole sweep: packed weights at the beginning of the scratch, then the windows of some positions, then an image. */
 static void sweep(const Sweep *s, const int16_t *from, int32_t images, const Placement *at, const Sink *to,
                   int16_t *scratch) {
-    const ptrdiff_t block = block_of(s), each = s->channels * at->rows * at->columns;
+    const ptrdiff_t block = block_of(s);
     int16_t *rows = scratch + prowd_up(to->channels, ROWS) * s->terms, *image = rows + block * s->terms + PROWD_UNIT;
     ptrdiff_t held = 0, first_image = 0, first_position = 0;
     memset(image, 0, sizeof *image * (size_t)(s->rows * s->columns * s->channels));
     for (ptrdiff_t n = 0; n < images; n++) {
-        spread(s, from + n * each, at, image);
+        spread(s, from + n * at->each, at, image);
         for (ptrdiff_t y = 0; y < s->out_rows; y++)
             for (ptrdiff_t x = 0; x < s->out_columns;) {
                 if (!held) first_image = n, first_position = y * s->out_columns + x;
@@ -195,6 +198,13 @@ static void sweep(const Sweep *s, const int16_t *from, int32_t images, const Pla
     }
     complete(rows, held, s->terms);
     if (held) multiply(s->terms, rows, first_image, first_position, held, scratch, to);
+}
+
+/* The convolution that each group is. */
+static prowd_layer part_of(const prowd_layer *l) {
+    prowd_layer part = *l;
+    part.inputs /= l->groups, part.outputs /= l->groups, part.groups = 1;
+    return part;
 }
 
 /* Ternary weights as rows [tap][input] of an output. */
@@ -218,23 +228,33 @@ static void pack_backward(const prowd_layer *l, int bits, const int16_t *weights
 
 void prowd_conv_forward(const prowd_layer *l, int bits, const int16_t *weights, const int16_t *inputs, int32_t images,
                         int16_t *given, uint8_t *passes, int16_t *scratch) {
-    const Sweep s = forward_sweep(l);
+    const prowd_layer part = part_of(l);
+    const Sweep s = forward_sweep(&part);
     const int32_t largest = prowd_max_code(bits);
-    const Sink to = {NULL, given, passes, l->shift, l->relu ? 0 : -largest, largest, l->outputs,
-                     s.out_rows * s.out_columns};
-    const Placement at = {l->rows, l->columns, l->pad_rows, l->pad_columns, 1, 1};
-    pack_forward(l, bits, weights, s.terms, scratch);
-    sweep(&s, inputs, images, &at, &to, scratch);
+    const Placement at = {l->rows, l->columns, l->pad_rows, l->pad_columns, 1, 1, prowd_received(l)};
+    Sink to = {NULL, given, passes, l->shift, l->relu ? 0 : -largest, largest, part.outputs,
+               s.out_rows * s.out_columns, prowd_given(l)};
+    for (int32_t g = 0; g < l->groups; g++) {
+        pack_forward(&part, bits, weights + g * prowd_weights(&part), s.terms, scratch);
+        sweep(&s, inputs + g * prowd_received(&part), images, &at, &to, scratch);
+        to.codes += prowd_given(&part);
+        if (passes) to.passes += prowd_given(&part);
+    }
 }
 
 void prowd_conv_backward(const prowd_layer *l, int bits, const int16_t *weights, const int16_t *errors, int32_t images,
                          int32_t *below, int16_t *scratch) {
-    const Sweep s = backward_sweep(l);
-    const Sink to = {below, NULL, NULL, 0, 0, 0, l->inputs, s.out_rows * s.out_columns};
+    const prowd_layer part = part_of(l);
+    const Sweep s = backward_sweep(&part);
     const Placement at = {l->out_rows, l->out_columns, (ptrdiff_t)l->kernel_rows - 1 - l->pad_rows,
-                          (ptrdiff_t)l->kernel_columns - 1 - l->pad_columns, l->stride_rows, l->stride_columns};
-    pack_backward(l, bits, weights, s.terms, scratch);
-    sweep(&s, errors, images, &at, &to, scratch);
+                          (ptrdiff_t)l->kernel_columns - 1 - l->pad_columns, l->stride_rows, l->stride_columns,
+                          prowd_given(l)};
+    Sink to = {below, NULL, NULL, 0, 0, 0, part.inputs, s.out_rows * s.out_columns, prowd_received(l)};
+    for (int32_t g = 0; g < l->groups; g++) {
+        pack_backward(&part, bits, weights + g * prowd_weights(&part), s.terms, scratch);
+        sweep(&s, errors + g * prowd_given(&part), images, &at, &to, scratch);
+        to.sums += prowd_received(&part);
+    }
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
@@ -243,6 +263,7 @@ void prowd_conv_backward(const prowd_layer *l, int bits, const int16_t *weights,
 typedef struct {
     const prowd_layer *l;
     const int16_t *inputs, *errors; /* of the first image */
+    ptrdiff_t received, given;      /* from an image to the next, in both */
     ptrdiff_t images, first_row, rows, first_column, columns;
     ptrdiff_t terms; /* how many, with zeros at their end */
 } Chunk;
@@ -251,7 +272,7 @@ static ptrdiff_t least_of(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 
 /* The largest chunk: whole rows where they are short enough, whole images where these are small enough. */
 static Chunk largest_chunk(const prowd_layer *l, int32_t images) {
-    Chunk c = {l, NULL, NULL, 1, 0, 1, 0, least_of(l->out_columns, PROWD_TERMS), 0};
+    Chunk c = {l, NULL, NULL, 0, 0, 1, 0, 1, 0, least_of(l->out_columns, PROWD_TERMS), 0};
     if (c.columns == l->out_columns) c.rows = least_of(l->out_rows, PROWD_TERMS / c.columns);
     if (c.rows == l->out_rows && c.columns == l->out_columns)
         c.images = least_of(images, PROWD_TERMS / (c.rows * c.columns));
@@ -274,7 +295,7 @@ static inline void lay_out_inputs(const Chunk *c, ptrdiff_t k, int16_t *row) {
     const ptrdiff_t start = first_from(0, across, stride, c->columns);
     const ptrdiff_t stop = first_from(l->columns, across, stride, c->columns), count = stop - start;
     const int16_t *plane = c->inputs + k / taps * l->rows * l->columns;
-    for (ptrdiff_t n = 0; n < c->images; n++, plane += prowd_received(l))
+    for (ptrdiff_t n = 0; n < c->images; n++, plane += c->received)
         for (ptrdiff_t y = 0, v = down; y < c->rows; y++, v += l->stride_rows, row += c->columns) {
             if (v < 0 || v >= l->rows || count <= 0) {
                 clear(c->columns, row);
@@ -300,7 +321,7 @@ static void lay_out_errors(const Chunk *c, int parts, int16_t *rows) {
     for (ptrdiff_t o = 0; o < l->outputs; o++) {
         int16_t *to = rows + o * c->terms;
         for (ptrdiff_t n = 0; n < c->images * runs; n++, to += run) {
-            const int16_t *from = c->errors + n / runs * prowd_given(l) +
+            const int16_t *from = c->errors + n / runs * c->given +
                                   (o * l->out_rows + c->first_row + n % runs) * l->out_columns + c->first_column;
             if (parts == 1)
                 memcpy(to, from, sizeof *to * (size_t)run);
@@ -342,14 +363,15 @@ static void add_gradient(const Chunk *c, int bits, int64_t *gradient, int16_t *s
         add_products(c, parts, errors, k, least_of(each - k, PROWD_GROUP), scratch, gradient);
 }
 
-void prowd_conv_gradient(const prowd_layer *l, int bits, const int16_t *inputs, const int16_t *errors, int32_t images,
-                         int64_t *gradient, int16_t *scratch) {
+/* Add the sums over all images to the gradient of a group. */
+static void add_gradients(const prowd_layer *whole, const prowd_layer *l, int bits, const int16_t *inputs,
+                          const int16_t *errors, int32_t images, int64_t *gradient, int16_t *scratch) {
     const Chunk most = largest_chunk(l, images);
-    memset(gradient, 0, sizeof *gradient * (size_t)prowd_weights(l));
+    const ptrdiff_t received = prowd_received(whole), given = prowd_given(whole);
     for (ptrdiff_t n = 0; n < images; n += most.images)
         for (ptrdiff_t y = 0; y < l->out_rows; y += most.rows)
             for (ptrdiff_t x = 0; x < l->out_columns; x += most.columns) {
-                Chunk c = {l, inputs + n * prowd_received(l), errors + n * prowd_given(l),
+                Chunk c = {l, inputs + n * received, errors + n * given, received, given,
                            least_of(images - n, most.images), y, least_of(l->out_rows - y, most.rows), x,
                            least_of(l->out_columns - x, most.columns), 0};
                 c.terms = prowd_up(c.images * c.rows * c.columns, PROWD_LANES);
@@ -357,13 +379,23 @@ void prowd_conv_gradient(const prowd_layer *l, int bits, const int16_t *inputs, 
             }
 }
 
+void prowd_conv_gradient(const prowd_layer *l, int bits, const int16_t *inputs, const int16_t *errors, int32_t images,
+                         int64_t *gradient, int16_t *scratch) {
+    const prowd_layer part = part_of(l);
+    memset(gradient, 0, sizeof *gradient * (size_t)prowd_weights(l));
+    for (int32_t g = 0; g < l->groups; g++)
+        add_gradients(l, &part, bits, inputs + g * prowd_received(&part), errors + g * prowd_given(&part), images,
+                      gradient + g * prowd_weights(&part), scratch);
+}
+
 ptrdiff_t prowd_conv_scratch(const prowd_layer *l, int32_t images, int training) {
-    const Sweep forward = forward_sweep(l), backward = backward_sweep(l);
-    ptrdiff_t most = sweep_scratch(&forward, l->outputs);
+    const prowd_layer part = part_of(l);
+    const Sweep forward = forward_sweep(&part), backward = backward_sweep(&part);
+    ptrdiff_t most = sweep_scratch(&forward, part.outputs);
     if (!training) return most;
-    const ptrdiff_t other = sweep_scratch(&backward, l->inputs);
-    const ptrdiff_t rows = PROWD_GROUP + 2 * prowd_up(l->outputs, ROWS);
-    const ptrdiff_t gradient = rows * largest_chunk(l, images).terms + PROWD_LANES;
+    const ptrdiff_t other = sweep_scratch(&backward, part.inputs);
+    const ptrdiff_t rows = PROWD_GROUP + 2 * prowd_up(part.outputs, ROWS);
+    const ptrdiff_t gradient = rows * largest_chunk(&part, images).terms + PROWD_LANES;
     most = other > most ? other : most;
     return gradient > most ? gradient : most;
 }
@@ -434,4 +466,48 @@ void prowd_pool_backward(const prowd_layer *l, const int16_t *inputs, const int3
                 find_winners(l, inputs + corner, count, &w);
                 for (ptrdiff_t i = 0; i < count; i++) below[corner + i * l->stride_columns + w.places[i]] += *errors++;
             }
+}
+
+void prowd_average_forward(const prowd_layer *l, const int16_t *inputs, int32_t images, int16_t *given) {
+    for (ptrdiff_t n = 0; n < (ptrdiff_t)images * l->inputs; n++, inputs += (ptrdiff_t)l->rows * l->columns)
+        for (ptrdiff_t y = 0; y < l->out_rows; y++)
+            for (ptrdiff_t x = 0; x < l->out_columns; x++) {
+                const int16_t *window = inputs + y * l->stride_rows * l->columns + x * l->stride_columns;
+                int32_t sum = 0;
+                for (int32_t i = 0; i < l->kernel_rows; i++, window += l->columns)
+                    for (int32_t j = 0; j < l->kernel_columns; j++) sum += window[j];
+                *given++ = (int16_t)(l->shift ? prowd_round_shift(sum, l->shift) : sum);
+            }
+}
+
+void prowd_average_backward(const prowd_layer *l, const int32_t *errors, int32_t images, int32_t *below) {
+    memset(below, 0, sizeof *below * (size_t)(images * prowd_received(l)));
+    for (ptrdiff_t n = 0; n < (ptrdiff_t)images * l->inputs; n++, below += (ptrdiff_t)l->rows * l->columns)
+        for (ptrdiff_t y = 0; y < l->out_rows; y++)
+            for (ptrdiff_t x = 0; x < l->out_columns; x++, errors++) {
+                int32_t *window = below + y * l->stride_rows * l->columns + x * l->stride_columns;
+                for (int32_t i = 0; i < l->kernel_rows; i++, window += l->columns)
+                    for (int32_t j = 0; j < l->kernel_columns; j++) window[j] += *errors;
+            }
+}
+
+/* --- additions ---------------------------------------------------------------------------------------------------- */
+
+PROWD_CLONES void prowd_add_forward(const prowd_layer *l, int bits, const int16_t *inputs, const int16_t *others,
+                                    int32_t images, int16_t *given, uint8_t *passes) {
+    const int32_t largest = prowd_max_code(bits), least = l->relu ? 0 : -largest, lowest = l->relu ? 1 : -largest;
+    const ptrdiff_t count = images * prowd_given(l);
+    for (ptrdiff_t i = 0; i < count; i++)
+        given[i] = (int16_t)prowd_clip((int32_t)inputs[i] + others[i], least, largest);
+    for (ptrdiff_t i = 0; passes && i < count; i++) {
+        const int32_t sum = (int32_t)inputs[i] + others[i];
+        passes[i] = (uint8_t)((sum >= lowest) & (sum <= largest));
+    }
+}
+
+/* round_half_even(n / 2^k), k from 0, |n| up to 2^30: of that nothing is left from 31 on. */
+static inline int32_t rounded(int32_t n, int k) { return k > 30 ? 0 : k ? prowd_round_shift(n, k) : n; }
+
+PROWD_CLONES void prowd_add_errors(int32_t *to, int down_to, const int32_t *from, int down_from, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = rounded(to[i], down_to) + rounded(from[i], down_from);
 }

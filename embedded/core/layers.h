@@ -24,7 +24,7 @@ static inline ptrdiff_t prowd_given(const prowd_layer *l) {
     return (ptrdiff_t)l->outputs * l->out_rows * l->out_columns;
 }
 static inline ptrdiff_t prowd_weights(const prowd_layer *l) {
-    return (ptrdiff_t)l->outputs * l->inputs * prowd_taps(l);
+    return (ptrdiff_t)l->outputs * (l->inputs / l->groups) * prowd_taps(l);
 }
 
 /* What a convolution works with: int16 and int32 numbers that nothing needs afterwards. */
@@ -47,5 +47,18 @@ void prowd_pool_forward(const prowd_layer *l, const int16_t *inputs, int32_t ima
 /* Each sum goes to the first largest code of its window; windows that overlap add up. */
 void prowd_pool_backward(const prowd_layer *l, const int16_t *inputs, const int32_t *errors, int32_t images,
                          int32_t *below);
+
+/* round_half_even(sum / 2^shift) of the 2^shift codes of each window. */
+void prowd_average_forward(const prowd_layer *l, const int16_t *inputs, int32_t images, int16_t *given);
+
+/* Each sum goes to every place of its window; windows that overlap add up. */
+void prowd_average_backward(const prowd_layer *l, const int32_t *errors, int32_t images, int32_t *below);
+
+/* Codes added and clipped, and where the error will pass (NULL: nobody asks). */
+void prowd_add_forward(const prowd_layer *l, int bits, const int16_t *inputs, const int16_t *others, int32_t images,
+                       int16_t *given, uint8_t *passes);
+
+/* Adds an error that stands for `from` times 2^-down_from to one that stands for `to` times 2^-down_to. */
+void prowd_add_errors(int32_t *to, int down_to, const int32_t *from, int down_from, size_t count);
 
 #endif

@@ -10,16 +10,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PROWD_CONV, PROWD_POOL };
+enum { PROWD_CONV, PROWD_POOL, PROWD_AVERAGE, PROWD_ADD };
+enum { PROWD_MOST_LAYERS = 256 };
 
-/* A layer. A linear layer is a convolution of one pixel; flattening changes nothing in memory and is no layer. */
+/* A layer. A linear layer is a convolution of one pixel; flattening changes nothing in memory and is no layer. A layer
+ * receives what the layer before it gives; what is not a plain sequence is said by `skip` and `other`. */
 typedef struct {
     int32_t kind;
     int32_t inputs, rows, columns;          /* what it receives */
     int32_t outputs, out_rows, out_columns; /* what it gives */
     int32_t kernel_rows, kernel_columns, stride_rows, stride_columns, pad_rows, pad_columns;
-    int32_t shift; /* log2 of 2 alpha, a convolution's scale */
+    int32_t shift; /* log2 of 2 alpha, a convolution's scale; of the places of an average */
     int32_t relu;
+    int32_t groups; /* of a convolution: outputs of one see inputs of the same only; 1 for other layers */
+    int32_t skip;   /* so many layers before the last one gave what it receives; 0: the last one */
+    int32_t other;  /* an addition: the same of what is added */
 } prowd_layer;
 
 typedef struct {

@@ -66,7 +66,7 @@ static Client read_client(void) {
     c.weights = memory(sizeof *c.weights * (size_t)c.net.count), c.sizes = memory(sizeof *c.sizes * (size_t)c.net.count);
     for (const prowd_layer *l = first; l <= last; l++) {
         if (l->kind != PROWD_CONV) continue;
-        c.sizes[c.convolutions] = (size_t)(l->outputs * l->inputs * l->kernel_rows * l->kernel_columns);
+        c.sizes[c.convolutions] = (size_t)(l->outputs * (l->inputs / l->groups) * l->kernel_rows * l->kernel_columns);
         c.weights[c.convolutions] = shorts(c.sizes[c.convolutions]), c.convolutions++;
     }
     c.inputs = (size_t)(first->inputs * first->rows * first->columns), c.classes = (size_t)last->outputs;

@@ -9,14 +9,15 @@ from random import Random
 from typing import Any
 
 from prowd.data.augment import COSINES, OPERATIONS, SINES
-from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
+from prowd.nets.architecture import Add, Architecture, AvgPool, Conv, Flatten, Linear, MaxPool, Take
 from tests.reference import integer_client as oracle
 
 __all__ = ["Case", "described", "losses", "random_rounds", "shifts", "steps", "updates", "varied", "whole_round"]
 
 TURNS = list(zip(COSINES, SINES, strict=True))
 RATES = ((1, -40), (41, -12), (77, -8), (1, 0), (1, 3), (13, 0), (175, 2), (255, 17))
-CONV, POOL = 0, 1
+CONV, POOL, AVERAGE, ADD = 0, 1, 2, 3
+FACTS = 18  # of a layer
 MOST_STEPS = 65536
 
 
@@ -40,18 +41,28 @@ def said(command: str, *parts: int | Iterable[int]) -> str:
 def described(architecture: Architecture) -> list[int]:
     """The fields of every ``prowd_layer`` of a network."""
     found: list[int] = []
-    shape: tuple[int, ...] = architecture.input_shape
-    for layer in architecture.layers:
-        given = layer.output(shape)
-        if isinstance(layer, MaxPool):
-            found += [POOL, *shape, *given, *layer.kernel, *layer.stride, 0, 0, 0, 0]
-        elif not isinstance(layer, Flatten):
+    places = {-1: 0}  # after how many layers of the core an output is there
+    for number, layer in enumerate(architecture.layers):
+        shape, given = architecture.received[number], architecture.given[number]
+        first, *others = (len(found) // FACTS - places[source] for source in architecture.reads[number])
+        if isinstance(layer, Flatten | Take):
+            places[number] = places[architecture.reads[number][0]]
+            continue
+        if isinstance(layer, MaxPool | AvgPool):
+            places_of_window = layer.kernel[0] * layer.kernel[1]
+            kind, shift = (POOL, 0) if isinstance(layer, MaxPool) else (AVERAGE, places_of_window.bit_length() - 1)
+            found += [kind, *shape, *given, *layer.kernel, *layer.stride, 0, 0, shift, 0, 1]
+        elif isinstance(layer, Add):
+            image = [*shape, 1, 1][:3]
+            found += [ADD, *image, *image, 1, 1, 1, 1, 0, 0, 0, int(layer.relu), 1]
+        else:
             scale = oracle.alpha_exponent(math.prod(layer.shape[1:])) + 1, int(layer.relu)
             if isinstance(layer, Conv):
-                found += [CONV, *shape, *given, *layer.kernel, *layer.stride, *layer.padding, *scale]
+                found += [CONV, *shape, *given, *layer.kernel, *layer.stride, *layer.padding, *scale, layer.groups]
             else:
-                found += [CONV, *shape, 1, 1, *given, 1, 1, 1, 1, 1, 1, 0, 0, *scale]
-        shape = given
+                found += [CONV, *shape, 1, 1, *given, 1, 1, 1, 1, 1, 1, 0, 0, *scale, 1]
+        found += [first, *(others or [0])]
+        places[number] = len(found) // FACTS
     return found
 
 
@@ -93,7 +104,7 @@ def whole_round(
     question = said(
         "round",
         work.s,
-        len(described(architecture)) // 15,
+        len(described(architecture)) // FACTS,
         *(described(architecture), *codes),
         *(len(images), work.steps, batch, *work.rate, operations, 0, int(work.loss == "squared"), exponent),
         *(architecture.input_shape, *keys),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from tests.embedded import cases, limits
+from tests.embedded import cases, graphs, limits
 
 __all__ = ["GROUPS", "all_cases"]
 
 GROUPS: dict[str, Callable[[Random, int], Iterator[cases.Case]]] = {
     "rounds": lambda random, times: cases.random_rounds(random, 120 * times),
+    "rounds of graphs": lambda random, times: graphs.graph_rounds(random, 120 * times),
+    "graphs that are refused": lambda *_: graphs.graph_checks(),
     "many positions": lambda random, _: limits.many_positions(random),
     "wide padding": lambda random, _: limits.wide_padding(random),
     "largest sums": lambda *_: limits.extremes(),

@@ -93,6 +93,9 @@ class Facts:
     pad_columns: int = 0
     shift: int = 1
     relu: int = 0
+    groups: int = 1
+    skip: int = 0
+    other: int = 0
 
 
 def checked(expected: int, *layers: Facts, bits: int = 8) -> Case:
@@ -114,7 +117,8 @@ def wrong_fields() -> Iterator[Case]:
     layers = Facts(), Facts(rows=1, columns=1), Facts()
     yield checked(0, *layers)
     ranges = {name: (1, MOST_SIDE) for name in asdict(Facts()) if name not in ("kind", "relu", "shift")}
-    ranges |= {"pad_rows": (0, MOST_SIDE), "pad_columns": (0, MOST_SIDE), "shift": (1, 30), "kind": (0, 1)}
+    ranges |= {"pad_rows": (0, MOST_SIDE), "pad_columns": (0, MOST_SIDE), "shift": (1, 30), "kind": (0, 3)}
+    ranges |= {"groups": (1, 1), "skip": (0, 1), "other": (0, 0)}
     for name, (least, most) in ranges.items():
         for value in (least - 1, most + 1, -(2**31), 2**31 - 1):
             yield checked(2, layers[0], replace(layers[1], **{name: value}), layers[2])

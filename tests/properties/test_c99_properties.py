@@ -21,7 +21,7 @@ from prowd.numbers.streams import Stream
 from tests.kernels import missing_core, random_codes
 from tests.reference import integer_client as client
 from tests.reference import integer_oracle as oracle
-from tests.reference.networks import Case, cases, plain_architectures, plain_cases
+from tests.reference.networks import Case, cases, graphs, plain_architectures, plain_cases
 
 if reason := missing_core():
     pytest.skip(reason, allow_module_level=True)
@@ -100,8 +100,8 @@ def test_every_width_is_the_simulated_kernel_s(bits: int) -> None:
     check_steps(with_logits((3, 9, 9), layers), bits, [4, 6, 1, 13], torch.uint8, Rate(3, bits - 7), bits)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.one_of(plain_architectures(channels=20), cases().map(lambda case: case.architecture)), st.data())
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(plain_architectures(channels=20), cases().map(lambda case: case.architecture), graphs()), st.data())
 def test_any_network_is_the_simulated_kernel_s(net: Architecture, data: st.DataObject) -> None:
     bits, dtype = data.draw(st.integers(2, 16)), data.draw(st.sampled_from((torch.uint8, torch.int8)))
     batches = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=3))
@@ -118,7 +118,7 @@ def bytes_of(case: Case) -> tuple[Case, Tensor]:
 
 
 @settings(max_examples=120, deadline=None)
-@given(st.one_of(cases(), plain_architectures().flatmap(lambda net: plain_cases(net, 16))))
+@given(st.one_of(cases(), cases(nets=graphs()), plain_architectures().flatmap(lambda net: plain_cases(net, 16))))
 def test_logits_and_gradients_are_the_oracle_s(drawn: Case) -> None:
     case, images = bytes_of(drawn)
     kernel = C99Kernel(case.architecture, Bitwidth(case.s), [torch.from_numpy(codes) for codes in case.weights])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prowd.data.augment import COSINES, SINES
 from prowd.device.scene import ClientSpec, LocalSettings, Scene
 from prowd.device.training import Examples, build_model, fit
-from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
+from prowd.nets.architecture import Add, Architecture, AvgPool, Conv, Flatten, Linear, MaxPool, Take
 from prowd.nets.lowbit.model import LowBitSettings
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import QTensor
@@ -44,8 +44,29 @@ NETS = {
         (Conv("a", 1, 4), MaxPool((2, 1), (2, 2)), Conv("b", 4, 18), Flatten(), Linear("c", 108, 2, relu=False)),
         (1, 4, 5),
     ),
+    "residual": Architecture(
+        (
+            Conv("a", 2, 4),
+            Conv("b", 4, 4, relu=False, groups=4),
+            Add(0, relu=True),
+            Conv("c", 4, 6, stride=(2, 2), relu=False, groups=2),
+            Take(2),
+            Conv("d", 4, 6, (1, 1), (2, 2), (0, 0), relu=False),
+            Add(3, relu=True),
+            AvgPool((2, 2), (2, 2)),
+            Flatten(),
+            Linear("e", 6, 3, relu=False),
+        ),
+        (2, 4, 4),
+    ),
+    "rows only": Architecture(
+        (Conv("a", 2, 3, (5, 1), padding=(2, 0)), MaxPool((2, 1), (2, 1)), Flatten(), Linear("b", 12, 3, relu=False)),
+        (2, 8, 1),
+    ),
     "one pixel": Architecture((Conv("a", 2, 3), Flatten(), Linear("b", 3, 3, relu=False)), (2, 1, 1)),
 }
+
+BEYOND_INT8 = ("overlapping windows", "residual")
 
 
 def make_scene(net: str, width: Bitwidth, local: LocalSettings, seed: int, kernel: str) -> Scene:
@@ -55,7 +76,7 @@ def make_scene(net: str, width: Bitwidth, local: LocalSettings, seed: int, kerne
 
 @pytest.mark.parametrize(
     ("net", "kernel"),
-    [(net, kernel) for net in NETS for kernel in KERNELS if (net, kernel) != ("overlapping windows", "int8")],
+    [(net, kernel) for net in NETS for kernel in KERNELS if kernel != "int8" or net not in BEYOND_INT8],
 )
 @settings(max_examples=25, deadline=None)
 @given(

@@ -14,7 +14,7 @@ from tests.reference import integer_client as client
 from tests.reference import integer_oracle as oracle
 from tests.reference import value_reference as reference
 from tests.reference.integer_oracle import Ints
-from tests.reference.networks import Case, cases
+from tests.reference.networks import Case, cases, graphs
 
 
 def ints(*values: object) -> Ints:
@@ -135,8 +135,8 @@ def test_oracle_computes_the_printed_formulas(case: Case, half_mantissa: int, ex
         assert as_values(new, steps) == reference.update(value, fraction, eta, as_values(words >> 8, 2**24), case.s)
 
 
-@settings(max_examples=60, deadline=None)
-@given(cases(side=5))
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(cases(side=5), cases(nets=graphs(4)), cases(nets=graphs(4))))
 def test_both_oracles_compute_the_same_integers(case: Case) -> None:
     layers = case.architecture.layers
     tape = oracle.forward(case.architecture, case.s, case.weights, case.x)

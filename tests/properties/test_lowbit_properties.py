@@ -20,7 +20,7 @@ from prowd.numbers.quantize import Rate, ternary
 from prowd.numbers.streams import Stream
 from tests.reference import integer_oracle as oracle
 from tests.reference.integer_oracle import Ints
-from tests.reference.networks import FILLS, Case, cases, fill
+from tests.reference.networks import FILLS, Case, cases, fill, graphs
 
 FLOAT32_EXACT = 2**24
 rates = st.builds(Rate, st.integers(0, 127).map(lambda half: 2 * half + 1), st.integers(-12, 12))
@@ -64,8 +64,14 @@ def test_forward_and_gradients_are_the_oracle_s(case: Case) -> None:
     check(case)
 
 
+@settings(max_examples=200, deadline=None)
+@given(cases(nets=graphs()))
+def test_forward_and_gradients_of_graphs_are_the_oracle_s(case: Case) -> None:
+    check(case)
+
+
 @settings(max_examples=40, deadline=None)
-@given(cases(), rates, seeds)
+@given(st.one_of(cases(), cases(nets=graphs())), rates, seeds)
 def test_three_steps_are_the_oracle_s(case: Case, rate: Rate, seed: int) -> None:
     """Forward, squared error, gradients and update, three times over, each side going on from its own codes."""
     width, weights = Bitwidth(case.s), case.weights

@@ -25,6 +25,8 @@ from tests.reference.integer_layers import (
     Plane,
     Window,
     add_gradient,
+    average_pool,
+    average_pool_error,
     error_below,
     flat,
     mapped,
@@ -61,6 +63,7 @@ from tests.reference.integer_numbers import (
     update,
     word,
 )
+from tests.reference.integer_passes import Tape, backward, forward, met, normalise
 
 __all__ = [
     "DEGREES",
@@ -77,6 +80,8 @@ __all__ = [
     "alpha_exponent",
     "angle",
     "augment",
+    "average_pool",
+    "average_pool_error",
     "backward",
     "batches",
     "below",
@@ -95,6 +100,7 @@ __all__ = [
     "max_code",
     "max_pool",
     "max_pool_error",
+    "met",
     "movement",
     "nearest_rate",
     "normalise",
@@ -116,72 +122,6 @@ __all__ = [
     "word",
     "zeros",
 ]
-
-
-# --- one step ---------------------------------------------------------------------------------------------------------
-
-
-def normalise(errors: Sequence[Any], s: int) -> list[Any]:
-    """Codes of Q_s(n / Shift(max|n|)), the maximum taken over the whole layer and batch."""
-    k = shift_exponent(max((abs(n) for n in flat(errors)), default=0))
-    codes: list[Any] = mapped(lambda n: clip(round_shift(n, k - (s - 1)), s), errors)
-    return codes
-
-
-@dataclass(frozen=True)
-class Tape:
-    """What the backward pass needs of an image."""
-
-    logits: list[int]
-    inputs: list[Image]
-    """Of every layer."""
-    passes: list[Image]
-    """Of each weight layer: 1 where an error reaches it, neither saturated nor cut by the ReLU."""
-
-
-def forward(layers: Sequence[Any], s: int, ternaries: Sequence[Sequence[int]], image: Image) -> Tape:
-    """Logit codes of an image of codes."""
-    inputs: list[Image] = []
-    passes: list[Image] = []
-    a = image
-    for layer in layers:
-        if layer.kind == "flatten":
-            inputs.append(a)
-            continue
-        inputs.append(a)
-        if layer.kind == "maxpool":
-            a = max_pool(layer, a)
-            continue
-        window, t = window_of(layer, a), ternaries[len(passes)]
-        k = alpha_exponent(len(t) // layer.outputs) + 1
-        r = mapped(lambda n, k=k: round_shift(n, k), weighted_sum(window, t, a))
-        least = 0 if layer.relu else -max_code(s)
-        passes.append(mapped(lambda n, relu=layer.relu: int(abs(n) <= max_code(s) and not (relu and n <= 0)), r))
-        a = mapped(lambda n, least=least: max(least, min(max_code(s), n)), r)
-    return Tape(flat(a), inputs, passes)
-
-
-def backward(
-    layers: Sequence[Any], s: int, ternaries: Sequence[Sequence[int]], tapes: Sequence[Tape], errors: list[list[int]]
-) -> list[list[int]]:
-    """Weight gradients of a batch, first layer first, for the integer errors of its logits."""
-    gradients = [[0] * len(t) for t in ternaries]
-    at = len(ternaries)
-    n: list[Image] = [[[[e]] for e in error] for error in errors]
-    for number in range(len(layers) - 1, -1, -1):
-        layer, received = layers[number], [tape.inputs[number] for tape in tapes]
-        if layer.kind == "flatten":
-            continue
-        if layer.kind == "maxpool":
-            n = [max_pool_error(layer, one, a) for one, a in zip(n, received, strict=True)]
-            continue
-        at -= 1
-        passing = [mapped(lambda e, p: e * p, one, tape.passes[at]) for one, tape in zip(n, tapes, strict=True)]
-        codes = normalise(passing, s)
-        for e, a in zip(codes, received, strict=True):
-            add_gradient(window_of(layer, a), e, a, gradients[at])
-        n = [error_below(window_of(layer, a), ternaries[at], e) for e, a in zip(codes, received, strict=True)]
-    return gradients
 
 
 # --- one round --------------------------------------------------------------------------------------------------------

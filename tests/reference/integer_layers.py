@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.reference.integer_numbers import round_shift
+
 Plane = list[list[int]]
 Image = list[Plane]
 
@@ -33,6 +35,13 @@ class Window:
     kernel: tuple[int, int]
     stride: tuple[int, int]
     padding: tuple[int, int]
+    groups: int = 1
+
+    def channels(self, output: int) -> range:
+        """The inputs that an output sees: those of its group."""
+        each = self.inputs // self.groups
+        group = output // (self.outputs // self.groups)
+        return range(group * each, (group + 1) * each)
 
     @property
     def positions(self) -> tuple[int, int]:
@@ -53,8 +62,9 @@ class Window:
         return found
 
     def at(self, output: int, channel: int, tap: int) -> int:
-        """The place of a weight."""
-        return (output * self.inputs + channel) * self.kernel[0] * self.kernel[1] + tap
+        """The place of a weight, for a channel that the output sees."""
+        each = self.inputs // self.groups
+        return (output * each + channel % each) * self.kernel[0] * self.kernel[1] + tap
 
 
 def window_of(layer: Any, image: Image) -> Window:
@@ -62,7 +72,7 @@ def window_of(layer: Any, image: Image) -> Window:
     size = len(image[0]), len(image[0][0])
     if layer.kind == "linear":
         return Window(len(image), layer.outputs, size, size, (1, 1), (0, 0))
-    return Window(layer.inputs, layer.outputs, size, layer.kernel, layer.stride, layer.padding)
+    return Window(layer.inputs, layer.outputs, size, layer.kernel, layer.stride, layer.padding, layer.groups)
 
 
 def zeros(planes: int, size: tuple[int, int]) -> Image:
@@ -75,7 +85,7 @@ def weighted_sum(window: Window, t: Sequence[int], a: Image) -> Image:
     n = zeros(window.outputs, window.positions)
     for y, x, tap, v, u in window.places():
         for o in range(window.outputs):
-            n[o][y][x] += sum(t[window.at(o, c, tap)] * a[c][v][u] for c in range(window.inputs))
+            n[o][y][x] += sum(t[window.at(o, c, tap)] * a[c][v][u] for c in window.channels(o))
     return n
 
 
@@ -83,8 +93,9 @@ def error_below(window: Window, t: Sequence[int], e: Image) -> Image:
     """Σ t·e for every input."""
     n = zeros(window.inputs, window.image)
     for y, x, tap, v, u in window.places():
-        for c in range(window.inputs):
-            n[c][v][u] += sum(t[window.at(o, c, tap)] * e[o][y][x] for o in range(window.outputs))
+        for o in range(window.outputs):
+            for c in window.channels(o):
+                n[c][v][u] += t[window.at(o, c, tap)] * e[o][y][x]
     return n
 
 
@@ -92,7 +103,7 @@ def add_gradient(window: Window, e: Image, a: Image, g: list[int]) -> None:
     """Add Σ e·a of one image to the gradient of every weight."""
     for y, x, tap, v, u in window.places():
         for o in range(window.outputs):
-            for c in range(window.inputs):
+            for c in window.channels(o):
                 g[window.at(o, c, tap)] += e[o][y][x] * a[c][v][u]
 
 
@@ -129,4 +140,38 @@ def max_pool_error(layer: Any, n: Image, image: Image) -> Image:
     for channel, plane in enumerate(image):
         for y, x, v, u in winners(layer, plane):
             spread[channel][v][u] += n[channel][y][x]
+    return spread
+
+
+def windows(layer: Any, size: tuple[int, int]) -> list[tuple[int, int, list[tuple[int, int]]]]:
+    """For each (row, column) of an average pooling the places below that it is the average of."""
+    high, wide = ((size[i] - layer.kernel[i]) // layer.stride[i] + 1 for i in (0, 1))
+    found = []
+    for y in range(high):
+        for x in range(wide):
+            v, u = y * layer.stride[0], x * layer.stride[1]
+            found.append((y, x, [(v + i, u + j) for i in range(layer.kernel[0]) for j in range(layer.kernel[1])]))
+    return found
+
+
+def average_pool(layer: Any, image: Image) -> Image:
+    """round_half_even(Σ / 2^k) of the 2^k codes of each window."""
+    k = (layer.kernel[0] * layer.kernel[1]).bit_length() - 1
+    pooled = []
+    for plane in image:
+        places = windows(layer, (len(plane), len(plane[0])))
+        rows: Plane = [[] for _ in range(places[-1][0] + 1)]
+        for y, _, window in places:
+            rows[y].append(round_shift(sum(plane[v][u] for v, u in window), k))
+        pooled.append(rows)
+    return pooled
+
+
+def average_pool_error(layer: Any, n: Image, size: tuple[int, int]) -> Image:
+    """Each output's error goes to every place of its window; the 2^-k is left to the scale of the error."""
+    spread = zeros(len(n), size)
+    for channel, plane in enumerate(n):
+        for y, x, window in windows(layer, size):
+            for v, u in window:
+                spread[channel][v][u] += plane[y][x]
     return spread

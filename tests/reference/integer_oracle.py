@@ -13,145 +13,47 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer
+from prowd.nets.architecture import Add, Architecture, AvgPool, Flatten, MaxPool, Take
 from tests.reference import integer_client as client
+from tests.reference.integer_arrays import (
+    Ints,
+    average_pool,
+    average_pool_error,
+    clip,
+    error_below,
+    log2_exact,
+    max_pool,
+    max_pool_error,
+    quantize_error,
+    round_half_even_shift,
+    ternary,
+    weight_gradient,
+    weighted_sum,
+)
 from tests.reference.integer_client import max_code, shift_exponent
 
-__all__ = ["Ints", "Tape", "backward", "forward", "max_code", "shift_exponent", "ternary", "update", "words"]
-
-Ints = NDArray[np.int64]
-
-
-# --- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def clip(codes: Ints, s: int) -> Ints:
-    """clip_s on codes."""
-    return np.clip(codes, -max_code(s), max_code(s))
-
-
-def round_half_even_shift(n: Ints, k: int) -> Ints:
-    """round_half_even(n / 2^k); for k ≤ 0 that is the integer n · 2^−k."""
-    if k <= 0:
-        return n << -k
-    floor = n >> k
-    rest = n - (floor << k)  # 0 ≤ rest < 2^k
-    half = 1 << (k - 1)
-    up = (rest > half) | ((rest == half) & (floor % 2 == 1))
-    return np.where(up, floor + 1, floor)
-
-
-def ternary(codes: Ints, s: int) -> Ints:
-    """Q_Int2 of s-bit codes, as codes in {−1, 0, 1}: round_half_even(2c/S), clipped."""
-    return np.clip(round_half_even_shift(codes, s - 2), -1, 1)
-
-
-def quantize_error(n: Ints, s: int) -> Ints:
-    """Codes of Q_s(n / Shift(max|n|)), the maximum taken over the whole tensor."""
-    k = shift_exponent(int(np.abs(n).max()))
-    return clip(round_half_even_shift(n, k - (s - 1)), s)
-
-
-def log2_exact(x: float) -> int:
-    """The exponent of a power of two x ≥ 1 (a layer's scale)."""
-    whole = int(x)
-    if whole != x or whole < 1 or whole & (whole - 1) != 0:
-        raise ValueError(f"{x} is not a power of two")
-    return whole.bit_length() - 1
-
-
-# --- linear maps -----------------------------------------------------------------------------------------------------
-
-
-def pad(layer: Conv, a: Ints) -> Ints:
-    """The input with its zero padding."""
-    (top, left), (batch, channels, height, width) = layer.padding, a.shape
-    padded = np.zeros((batch, channels, height + 2 * top, width + 2 * left), np.int64)
-    padded[:, :, top : top + height, left : left + width] = a
-    return padded
-
-
-def window(layer: Conv | MaxPool, i: int, j: int) -> tuple[slice, slice]:
-    """Rows and columns of the (padded) input under output position (i, j)."""
-    (high, wide), (down, right) = layer.kernel, layer.stride
-    return slice(i * down, i * down + high), slice(j * right, j * right + wide)
-
-
-def weighted_sum(layer: WeightLayer, t: Ints, a: Ints) -> Ints:
-    """n = Σ t·a for every output."""
-    if isinstance(layer, Linear):
-        return a @ t.T
-    padded = pad(layer, a)
-    _, height, width = layer.output(a.shape[1:])
-    n = np.zeros((len(a), layer.outputs, height, width), np.int64)
-    for i in range(height):
-        for j in range(width):
-            rows, columns = window(layer, i, j)
-            n[:, :, i, j] = np.tensordot(padded[:, :, rows, columns], t, axes=((1, 2, 3), (1, 2, 3)))
-    return n
-
-
-def weight_gradient(layer: WeightLayer, e: Ints, a: Ints) -> Ints:
-    """g = Σ e·a over batch and positions, for every weight."""
-    if isinstance(layer, Linear):
-        return e.T @ a
-    padded = pad(layer, a)
-    g = np.zeros(layer.shape, np.int64)
-    for i in range(e.shape[2]):
-        for j in range(e.shape[3]):
-            rows, columns = window(layer, i, j)
-            g += np.tensordot(e[:, :, i, j], padded[:, :, rows, columns], axes=((0,), (0,)))
-    return g
-
-
-def error_below(layer: WeightLayer, t: Ints, e: Ints, a: Ints) -> Ints:
-    """Σ t·e for every input: the transpose of ``weighted_sum``."""
-    if isinstance(layer, Linear):
-        return e @ t
-    padded = np.zeros_like(pad(layer, a))
-    for i in range(e.shape[2]):
-        for j in range(e.shape[3]):
-            rows, columns = window(layer, i, j)
-            padded[:, :, rows, columns] += np.tensordot(e[:, :, i, j], t, axes=((1,), (0,)))
-    (top, left), (height, width) = layer.padding, a.shape[2:]
-    return padded[:, :, top : top + height, left : left + width]
-
-
-# --- max pooling -----------------------------------------------------------------------------------------------------
-
-
-def winners(layer: MaxPool, a: Ints) -> list[tuple[tuple[int, int, int, int], tuple[int, int, int, int]]]:
-    """For each output position the input position that wins: the first maximum in row-major order of its window."""
-    pairs = []
-    channels, height, width = layer.output(a.shape[1:])
-    for b, c, i, j in np.ndindex(len(a), channels, height, width):
-        rows, columns = window(layer, i, j)
-        best = (rows.start, columns.start)
-        for y in range(rows.start, rows.stop):
-            for x in range(columns.start, columns.stop):
-                if a[b, c, y, x] > a[b, c, best[0], best[1]]:
-                    best = (y, x)
-        pairs.append(((b, c, i, j), (b, c, *best)))
-    return pairs
-
-
-def max_pool(layer: MaxPool, a: Ints) -> Ints:
-    """The maximum of each window."""
-    out = np.zeros((len(a), *layer.output(a.shape[1:])), np.int64)
-    for target, source in winners(layer, a):
-        out[target] = a[source]
-    return out
-
-
-def max_pool_error(layer: MaxPool, n: Ints, a: Ints) -> Ints:
-    """Each output's error goes to the input that won; windows may overlap, so errors add up."""
-    below = np.zeros_like(a)
-    for target, source in winners(layer, a):
-        below[source] += n[target]
-    return below
-
-
-# --- training --------------------------------------------------------------------------------------------------------
+__all__ = [
+    "Ints",
+    "Tape",
+    "average_pool",
+    "average_pool_error",
+    "backward",
+    "error_below",
+    "forward",
+    "log2_exact",
+    "max_code",
+    "max_pool",
+    "max_pool_error",
+    "met",
+    "quantize_error",
+    "round_half_even_shift",
+    "shift_exponent",
+    "ternary",
+    "update",
+    "weight_gradient",
+    "weighted_sum",
+    "words",
+]
 
 
 @dataclass(frozen=True)
@@ -165,48 +67,71 @@ class Tape:
     """Of each weight layer."""
     inputs: tuple[Ints, ...]
     """Of every layer."""
-    passes: tuple[NDArray[np.bool_], ...]
-    """Of each weight layer: where an error reaches it, neither saturated nor cut by the ReLU."""
+    passes: dict[int, NDArray[np.bool_]]
+    """Of each weight layer and addition: where an error reaches it, neither saturated nor cut by the ReLU."""
 
 
 def forward(architecture: Architecture, s: int, weights: Sequence[Ints], x: Ints) -> Tape:
     """Codes of the logits for s-bit weight codes and input codes (NCHW)."""
     ternaries = tuple(ternary(codes, s) for codes in weights)
     numbered = iter(zip(ternaries, architecture.alphas, strict=True))
-    a, inputs, passes = x, [], []
-    for layer in architecture.layers:
+    given, inputs, passes = {-1: x}, [], {}
+    for number, layer in enumerate(architecture.layers):
+        a = given[layer.source if isinstance(layer, Take) else number - 1]
         inputs.append(a)
-        if isinstance(layer, Flatten):
-            a = a.reshape(len(a), -1)
+        if isinstance(layer, Flatten | Take):
+            given[number] = a.reshape(len(a), -1) if isinstance(layer, Flatten) else a
         elif isinstance(layer, MaxPool):
-            a = max_pool(layer, a)
+            given[number] = max_pool(layer, a)
+        elif isinstance(layer, AvgPool):
+            given[number] = average_pool(layer, a)
         else:
-            t, alpha = next(numbered)
-            r = round_half_even_shift(weighted_sum(layer, t, a), log2_exact(alpha) + 1)
-            a = clip(r, s)
-            open_ = np.abs(r) <= max_code(s)
-            if layer.relu:
-                open_ &= a > 0
-                a = np.maximum(a, 0)
-            passes.append(open_)
-    return Tape(architecture, s, a, ternaries, tuple(inputs), tuple(passes))
+            if isinstance(layer, Add):
+                r = a + given[layer.source]
+            else:
+                t, alpha = next(numbered)
+                r = round_half_even_shift(weighted_sum(layer, t, a), log2_exact(alpha) + 1)
+            passes[number] = (np.abs(r) <= max_code(s)) & (r > 0 if layer.relu else True)
+            given[number] = np.maximum(clip(r, s), 0) if layer.relu else clip(r, s)
+    return Tape(architecture, s, given[len(architecture.layers) - 1], ternaries, tuple(inputs), passes)
+
+
+def met(one: tuple[Ints, int] | None, other: tuple[Ints, int]) -> tuple[Ints, int]:
+    """The sum of two errors n · 2^x, the finer rounded to the scale of the coarser; zeros have no scale."""
+    if one is None or not one[0].any():
+        return other
+    if not other[0].any():
+        return one
+    x = max(one[1], other[1])
+    return round_half_even_shift(one[0], x - one[1]) + round_half_even_shift(other[0], x - other[1]), x
 
 
 def backward(tape: Tape, error: Ints) -> list[Ints]:
     """Weight gradients, first layer first, for an integer error of the logits."""
     gradients: list[Ints] = []
+    layers = tape.architecture.layers
     at = len(tape.ternaries)
-    n = error
-    for layer, a in zip(reversed(tape.architecture.layers), reversed(tape.inputs), strict=True):
+    errors: dict[int, tuple[Ints, int]] = {len(layers) - 1: (error, 0)}
+    for number in range(len(layers) - 1, -1, -1):
+        layer, a, (n, x) = layers[number], tape.inputs[number], errors.pop(number)
         if isinstance(layer, Flatten):
             n = n.reshape(a.shape)
         elif isinstance(layer, MaxPool):
             n = max_pool_error(layer, n, a)
-        else:
+        elif isinstance(layer, AvgPool):
+            n, x = average_pool_error(layer, n, a), x - log2_exact(layer.kernel[0] * layer.kernel[1])
+        elif isinstance(layer, Add):
+            n = np.where(tape.passes[number], n, 0)
+            errors[layer.source] = met(errors.get(layer.source), (n, x))
+        elif not isinstance(layer, Take):
             at -= 1
-            e = quantize_error(np.where(tape.passes[at], n, 0), tape.s)
+            n = np.where(tape.passes[number], n, 0)
+            e = quantize_error(n, tape.s)
             gradients.append(weight_gradient(layer, e, a))
+            x += shift_exponent(int(np.abs(n).max())) - (tape.s - 1) - (log2_exact(tape.architecture.alphas[at]) + 1)
             n = error_below(layer, tape.ternaries[at], e, a)
+        below = layer.source if isinstance(layer, Take) else number - 1
+        errors[below] = met(errors.get(below), (n, x))
     return gradients[::-1]
 
 

@@ -103,7 +103,7 @@ def probabilities(net: Net, weights: Theta, images: Tensor) -> list[Tensor]:
                 x = x.reshape(-1)
             elif isinstance(layer, Conv):
                 x = F.conv2d(x, ready[layer.name], None, layer.stride, layer.padding)
-            else:
+            elif isinstance(layer, Linear):
                 x = ready[layer.name] @ x
             if isinstance(layer, Conv | Linear) and layer.relu:
                 x = torch.where(x > 0, x, 0.0)

@@ -8,10 +8,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from prowd.errors import ConfigError
-from prowd.nets.architecture import Architecture, Conv, Flatten, Layer, Linear, MaxPool, Shape
+from prowd.nets.architecture import Add, Architecture, AvgPool, Conv, Flatten, Layer, Linear, MaxPool, Shape, Take
 from tests.reference.integer_oracle import Ints, max_code
 
 POOLS = (MaxPool(), MaxPool((3, 3), (2, 2)), MaxPool((3, 3), (1, 1)), MaxPool((2, 1), (1, 2)))
+AVERAGES = (AvgPool(), AvgPool((2, 2), (1, 1)), AvgPool((1, 2), (2, 1)), AvgPool((4, 1), (1, 1)))
 FILLS = ("random", "extreme", "largest", "smallest", "zero", "sparse", "coarse")
 
 
@@ -70,9 +71,80 @@ def architectures(draw: st.DrawFn, side: int = 6, channels: int = 3) -> Architec
 
 
 @st.composite
-def cases(draw: st.DrawFn, side: int = 6, channels: int = 3) -> Case:
+def graphs(draw: st.DrawFn, side: int = 6) -> Architecture:
+    """Up to four parts, each a grouped convolution, a pooling or a residual block, then linear layers, one of them
+    with a shortcut perhaps."""
+    shape: Shape = (draw(st.sampled_from((1, 2, 4))), draw(st.integers(1, side)), draw(st.integers(1, side)))
+    input_shape, layers = (shape[0], shape[1], shape[2]), list[Layer]()
+    for number in range(draw(st.integers(1, 4))):
+        some: list[Layer]
+        match draw(st.sampled_from(("block", "block", "conv", "pool", "again"))):
+            case "block":
+                some = _block(draw, f"b{number}", shape, len(layers))
+            case "conv":
+                some = [_grouped(draw, f"c{number}", shape, draw(st.integers(1, 2)))]
+            case "pool":
+                some = [draw(st.one_of(st.sampled_from(AVERAGES), st.sampled_from(POOLS)))]
+            case _:  # what was there before the last layer, added once more
+                some = [Add(draw(st.integers(-1, len(layers) - 1)), draw(st.booleans()))]
+        try:
+            shape = _after(layers, some, input_shape)
+        except ConfigError:  # too few pixels left, or another shape
+            continue
+        layers += some
+    width = int(np.prod(shape))
+    layers.append(Flatten())
+    if draw(st.booleans()):
+        layers += [Linear("same", width, width, relu=draw(st.booleans())), Add(len(layers) - 1, draw(st.booleans()))]
+    layers.append(Linear("logits", width, draw(st.integers(1, 4)), relu=False))
+    return Architecture(tuple(layers), input_shape)
+
+
+def _after(layers: list[Layer], some: list[Layer], input_shape: tuple[int, int, int]) -> Shape:
+    """The shape that layers give after others, or an error."""
+    shapes: list[Shape] = [input_shape]
+    for layer in (*layers, *some):  # places in the list are one ahead of the layers' numbers
+        if isinstance(layer, Take):
+            shapes.append(shapes[layer.source + 1])
+        elif isinstance(layer, Add):
+            if shapes[-1] != shapes[layer.source + 1]:
+                raise ConfigError("shapes")
+            shapes.append(shapes[-1])
+        else:
+            shapes.append(layer.output(shapes[-1]))
+    return shapes[-1]
+
+
+def _grouped(draw: st.DrawFn, name: str, shape: Shape, stride: int) -> Conv:
+    """A convolution in groups; depthwise where every input is one. It keeps the size of the image at stride 1."""
+    groups = draw(st.sampled_from([n for n in (1, 2, 4) if shape[0] % n == 0]))
+    outputs = groups * draw(st.integers(1, 2))
+    kernel = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 3)))
+    padding = kernel[0] // 2, kernel[1] // 2
+    relu = draw(st.booleans())
+    return Conv(name, shape[0], outputs, kernel, (stride, stride), padding, relu=relu, groups=groups)
+
+
+def _block(draw: st.DrawFn, name: str, shape: Shape, number: int) -> list[Layer]:
+    """A residual block after ``number`` layers; its shortcut has weights where the shape changes, or at random."""
+    stride, start = draw(st.integers(1, 2)), number - 1
+    first = _grouped(draw, f"{name}a", shape, stride)
+    second = Conv(f"{name}b", first.outputs, draw(st.sampled_from((1, 2, 4))), relu=draw(st.booleans()))
+    body: list[Layer] = [first, second] if draw(st.booleans()) else [first]
+    outputs = body[-1].outputs  # type: ignore[union-attr]
+    if stride == 1 and outputs == shape[0] and draw(st.booleans()):
+        return [*body, Add(start, draw(st.booleans()))]
+    end = start + len(body)
+    short = Conv(f"{name}s", shape[0], outputs, (1, 1), (stride, stride), (0, 0), relu=draw(st.booleans()))
+    return [*body, Take(start), short, Add(end, draw(st.booleans()))]
+
+
+@st.composite
+def cases(
+    draw: st.DrawFn, side: int = 6, channels: int = 3, nets: st.SearchStrategy[Architecture] | None = None
+) -> Case:
     """A network of random width with random codes; errors of the logits are integers of any size up to 2^40."""
-    architecture = draw(architectures(side, channels))
+    architecture = draw(architectures(side, channels) if nets is None else nets)
     return _case(draw, architecture, draw(st.integers(2, 16)), draw(st.integers(1, 4)), FILLS)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
-from prowd.nets.architecture import Architecture, Flatten, Linear, MaxPool, WeightLayer
+from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer
 
 Index = tuple[int, ...]
 Values = dict[Index, Fraction]
@@ -93,6 +93,7 @@ def run(
         elif isinstance(layer, MaxPool):
             batch, back = _route(batch, [_winners(layer, a, after) for a in batch], entries(*before))
         else:
+            assert isinstance(layer, Conv | Linear), "the printed formulas have no other layers"
             gradient = dict.fromkeys(entries(*layer.shape), Fraction(0))
             gradients.append(gradient)
             edges = connections(layer, *(before[1:] if len(before) == 3 else (1, 1)))

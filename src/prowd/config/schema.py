@@ -101,7 +101,7 @@ class RunConfig(BaseModel):
     window: Count = Field(128, description="samples of a recording that are one example")
     window_step: Count = Field(64, description="samples from the beginning of a window to that of the next")
     # the network
-    model: str = Field("digits", description="digits, vgg7, watch, or custom (given by layers)")
+    model: str = Field("digits", description="digits, vgg7, resnet8, dscnn, watch, or custom (given by layers)")
     width: float = Field(1.0, gt=0, le=16, description="multiplies every inner size of the model")
     input_size: Literal["native"] | Count = Field("native", description="pixels a side to which images are shrunk")
     layers: tuple[Annotated[Layer, Field(discriminator="kind")], ...] = ()

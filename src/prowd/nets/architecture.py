@@ -1,7 +1,6 @@
 """An architecture is described once, as data, and built for any width (Section 3.2, Appendix B).
 
-A network is a plain sequence. Every weight layer (Conv, Linear) has no bias, carries its fixed scale α, and may end in
-a ReLU; MaxPool and Flatten stand between them.
+A network is a row of layers; every weight layer carries its fixed scale α.
 """
 
 from __future__ import annotations
@@ -10,17 +9,36 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from prowd.errors import ConfigError
+from prowd.nets.layers import (
+    IMAGES,
+    Add,
+    AvgPool,
+    Conv,
+    Flatten,
+    Layer,
+    Linear,
+    MaxPool,
+    Pair,
+    Shape,
+    Take,
+    WeightLayer,
+)
 
 __all__ = [
+    "IMAGES",
+    "Add",
     "Architecture",
+    "AvgPool",
     "Conv",
     "Flatten",
     "Layer",
     "Linear",
     "MaxPool",
+    "Pair",
+    "Shape",
+    "Take",
     "WeightLayer",
     "alpha",
     "alpha_exponent",
@@ -30,95 +48,16 @@ __all__ = [
     "weight_name",
 ]
 
-Pair = tuple[int, int]
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Conv:
-    """2-d convolution without bias, optionally followed by ReLU."""
-
-    name: str
-    inputs: int
-    outputs: int
-    kernel: Pair = (3, 3)
-    stride: Pair = (1, 1)
-    padding: Pair = (1, 1)
-    relu: bool = True
-    kind: Literal["conv"] = "conv"
-
-    @property
-    def shape(self) -> Shape:
-        """Shape of the weights."""
-        return (self.outputs, self.inputs, *self.kernel)
-
-    def output(self, shape: Shape) -> Shape:
-        """Shape of the output for an input of ``shape`` (without the batch)."""
-        _expect(self.name, len(shape) == 3 and shape[0] == self.inputs, shape, f"({self.inputs}, H, W)")
-        return (self.outputs, *_window(self.name, shape, self.kernel, self.stride, self.padding))
-
-
-@dataclass(frozen=True)
-class Linear:
-    """Fully connected layer without bias, optionally followed by ReLU."""
-
-    name: str
-    inputs: int
-    outputs: int
-    relu: bool = True
-    kind: Literal["linear"] = "linear"
-
-    @property
-    def shape(self) -> Shape:
-        """Shape of the weights."""
-        return (self.outputs, self.inputs)
-
-    def output(self, shape: Shape) -> Shape:
-        """Shape of the output for an input of ``shape`` (without the batch)."""
-        _expect(self.name, shape == (self.inputs,), shape, f"({self.inputs},)")
-        return (self.outputs,)
-
-
-@dataclass(frozen=True)
-class MaxPool:
-    """2-d max pooling."""
-
-    kernel: Pair = (2, 2)
-    stride: Pair = (2, 2)
-    kind: Literal["maxpool"] = "maxpool"
-
-    def output(self, shape: Shape) -> Shape:
-        """Shape of the output for an input of ``shape`` (without the batch)."""
-        _expect("maxpool", len(shape) == 3, shape, "(C, H, W)")
-        return (shape[0], *_window("maxpool", shape, self.kernel, self.stride, (0, 0)))
-
-
-@dataclass(frozen=True)
-class Flatten:
-    """Joins channels and pixels into one axis."""
-
-    kind: Literal["flatten"] = "flatten"
-
-    def output(self, shape: Shape) -> Shape:
-        """Shape of the output for an input of ``shape`` (without the batch)."""
-        return (math.prod(shape),)
-
-
-WeightLayer = Conv | Linear
-Layer = Conv | Linear | MaxPool | Flatten
-
 
 @dataclass(frozen=True)
 class Architecture:
-    """A sequential network for inputs of one shape; the last weight layer gives the logits, one for each class."""
+    """A network for inputs of one shape; the last weight layer gives the logits, one for each class."""
 
     layers: tuple[Layer, ...]
     input_shape: tuple[int, int, int]
 
     def __post_init__(self) -> None:
-        shape: Shape = self.input_shape
-        for layer in self.layers:
-            shape = layer.output(shape)
+        self._check_uses(len(self.given) - 1)
         names = [layer.name for layer in self.weight_layers]
         last = self.layers[-1] if self.layers else None
         if not isinstance(last, Linear) or last.relu:
@@ -127,6 +66,49 @@ class Architecture:
             )
         if len(set(names)) != len(names):
             raise ConfigError(f"model: layer names {names} repeat; accepted: a name of its own for each weight layer")
+
+    def _check_uses(self, last: int) -> None:
+        read = {source for sources in self.reads for source in sources}
+        for number in range(last):
+            if number not in read:
+                raise ConfigError(f"model: nobody uses what layer {number} gives, {self.layers[number]}")
+
+    @cached_property
+    def reads(self) -> tuple[tuple[int, ...], ...]:
+        """For each layer the numbers of those whose outputs it receives; −1 is what the network receives."""
+        found: list[tuple[int, ...]] = []
+        for number, layer in enumerate(self.layers):
+            if isinstance(layer, Take | Add) and not IMAGES <= layer.source < number:
+                accepted = f"a source from {IMAGES} to {number - 1}, one of the layers before"
+                raise ConfigError(f"model: layer {number} is {layer}; accepted: {accepted}")
+            before = number - 1
+            if isinstance(layer, Take):
+                found.append((layer.source,))
+            else:
+                found.append((before, layer.source) if isinstance(layer, Add) else (before,))
+        return tuple(found)
+
+    @cached_property
+    def held(self) -> frozenset[int]:
+        """Layers whose outputs are asked for again later, by others than the layer that follows; −1 as above."""
+        return frozenset(layer.source for layer in self.layers if isinstance(layer, Take | Add))
+
+    @cached_property
+    def given(self) -> tuple[Shape, ...]:
+        """Shape of the output of each layer, without the batch."""
+        shapes: dict[int, Shape] = {IMAGES: self.input_shape}
+        for number, (layer, sources) in enumerate(zip(self.layers, self.reads, strict=True)):
+            first, *others = (shapes[source] for source in sources)
+            if any(other != first for other in others):
+                found = f"adds tensors of shapes {first} and {others[0]}"
+                raise ConfigError(f"model: layer {number} {found}; accepted: equal shapes")
+            shapes[number] = layer.output(first)
+        return tuple(shapes[number] for number in range(len(self.layers)))
+
+    @cached_property
+    def received(self) -> tuple[Shape, ...]:
+        """Shape of what each layer receives, without the batch."""
+        return tuple(self.input_shape if source == IMAGES else self.given[source] for source, *_ in self.reads)
 
     @cached_property
     def weight_layers(self) -> tuple[WeightLayer, ...]:
@@ -151,13 +133,18 @@ class Architecture:
     @cached_property
     def digest(self) -> int:
         """64 bits of a hash of layers and input shape, by which server and device know that they mean the same."""
-        text = repr((self.input_shape, *(tuple(vars(layer).values()) for layer in self.layers)))
+        text = repr((self.input_shape, *map(_facts, self.layers)))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
     @property
     def parameters(self) -> int:
         """Number of weights."""
         return sum(math.prod(shape) for shape in self.shapes.values())
+
+
+def _facts(layer: Layer) -> tuple[object, ...]:
+    """What a layer is; one group is no fact, so that networks without groups keep the digest they always had."""
+    return tuple(value for name, value in vars(layer).items() if (name, value) != ("groups", 1))
 
 
 def weight_name(layer: WeightLayer) -> str:
@@ -171,7 +158,7 @@ def gain_name(layer: WeightLayer) -> str:
 
 
 def fan_in(layer: WeightLayer) -> int:
-    """Number of products summed into one output."""
+    """Number of products summed into one output: those of its own group."""
     return math.prod(layer.shape[1:])
 
 
@@ -191,17 +178,3 @@ def alpha_exponent(fan_in: int) -> int:
 def init_limit(layer: WeightLayer) -> float:
     """L = max(0.75, sqrt(3 / fan_in)): weights start uniform in (−L, L) (Appendix B)."""
     return max(0.75, math.sqrt(3.0 / fan_in(layer)))
-
-
-def _expect(name: str, holds: bool, shape: Shape, accepted: str) -> None:
-    if not holds:
-        raise ConfigError(f"model: layer {name!r} receives a tensor of shape {shape}; accepted: {accepted}")
-
-
-def _window(name: str, shape: Shape, kernel: Pair, stride: Pair, padding: Pair) -> Pair:
-    if min(*kernel, *stride) < 1 or min(padding) < 0:
-        found = f"kernel {kernel}, stride {stride}, padding {padding}"
-        raise ConfigError(f"model: layer {name!r} has {found}; accepted: kernel and stride from 1, padding from 0")
-    height, width = ((shape[1 + i] + 2 * padding[i] - kernel[i]) // stride[i] + 1 for i in (0, 1))
-    _expect(name, height > 0 and width > 0, shape, f"at least {kernel[0]}×{kernel[1]} pixels, padding included")
-    return height, width

@@ -15,7 +15,18 @@ import torch.nn.functional as F
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
-from prowd.nets.architecture import Architecture, Conv, Flatten, MaxPool, gain_name, weight_name
+from prowd.nets.architecture import (
+    IMAGES,
+    Add,
+    Architecture,
+    AvgPool,
+    Conv,
+    Flatten,
+    MaxPool,
+    Take,
+    gain_name,
+    weight_name,
+)
 from prowd.nets.inputs import to_unit
 from prowd.nets.lowbit.model import Correction
 from prowd.numbers.bits import FLOAT32
@@ -135,18 +146,26 @@ class FloatModel:
 def forward(architecture: Architecture, weights: Iterable[Tensor], images: Tensor) -> Tensor:
     """Logits of the network that computes in floats with these weights, one tensor for each weight layer."""
     x, remaining = images, iter(weights)
-    for layer in architecture.layers:
+    held = {IMAGES: images}  # outputs that are asked for again
+    for number, layer in enumerate(architecture.layers):
         if isinstance(layer, MaxPool):
             x = F.max_pool2d(x, layer.kernel, layer.stride)
+        elif isinstance(layer, AvgPool):
+            x = F.avg_pool2d(x, layer.kernel, layer.stride)
         elif isinstance(layer, Flatten):
             x = x.flatten(1)
+        elif isinstance(layer, Take):
+            x = held[layer.source]
         else:
-            weight = next(remaining)
-            if isinstance(layer, Conv):
-                x = F.conv2d(x, weight, None, layer.stride, layer.padding)
+            if isinstance(layer, Add):
+                x = x + held[layer.source]
+            elif isinstance(layer, Conv):
+                x = F.conv2d(x, next(remaining), None, layer.stride, layer.padding, groups=layer.groups)
             else:
-                x = F.linear(x, weight)
+                x = F.linear(x, next(remaining))
             x = F.relu(x, inplace=True) if layer.relu else x
+        if number in architecture.held:
+            held[number] = x
     return x
 
 

@@ -1,9 +1,11 @@
-"""The architectures that prowd names: the paper's VGG-7, a small net for the digits and one for a watch."""
+"""The architectures that prowd names: the paper's VGG-7, and small nets for digits, watches and other devices."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from prowd.errors import ConfigError
-from prowd.nets.architecture import Architecture, Conv, Flatten, Layer, Linear, MaxPool
+from prowd.nets.architecture import Add, Architecture, AvgPool, Conv, Flatten, Layer, Linear, MaxPool, Pair, Take
 
 __all__ = ["MODELS", "build"]
 
@@ -35,7 +37,38 @@ def watch(input_shape: tuple[int, int, int], classes: int, width: float = 1.0) -
     return Architecture(tuple(layers), input_shape)
 
 
-MODELS = {"vgg7": vgg7, "digits": digits, "watch": watch}
+def resnet8(input_shape: tuple[int, int, int], classes: int, width: float = 1.0) -> Architecture:
+    """16C3–(16C3–16C3)–(32C3/2–32C3)–(64C3/2–64C3)–average–classes, three residual blocks; MLPerf Tiny's, without batch
+    norm. Where a block halves the image, its shortcut is a convolution of one pixel."""
+    sizes = [_scaled(size, width) for size in (16, 16, 32, 64)]
+    layers: list[Layer] = [Conv("conv1", input_shape[0], sizes[0])]
+    for number, (inputs, outputs) in enumerate(pairwise(sizes), 1):
+        start, stride = len(layers) - 1, 1 if number == 1 else 2
+        layers.append(Conv(f"block{number}a", inputs, outputs, stride=(stride, stride)))
+        layers.append(Conv(f"block{number}b", outputs, outputs, relu=False))
+        if number == 1:
+            layers.append(Add(start, relu=True))
+            continue
+        short = Conv(f"block{number}s", inputs, outputs, (1, 1), (stride, stride), (0, 0), relu=False)
+        layers += [Take(start), short, Add(start + 2, relu=True)]
+    image = input_shape[1], input_shape[2]
+    for _ in range(2):
+        image = (image[0] + 1) // 2, (image[1] + 1) // 2
+    return Architecture((*layers, *_average(sizes[-1], image, classes)), input_shape)
+
+
+def dscnn(input_shape: tuple[int, int, int], classes: int, width: float = 1.0) -> Architecture:
+    """64C3/2–4×(64 depthwise C3–64C1)–average–classes: depthwise separable convolutions, as in keyword spotting."""
+    size = _scaled(64, width)
+    layers: list[Layer] = [Conv("conv1", input_shape[0], size, stride=(2, 2))]
+    for number in range(1, 5):
+        layers.append(Conv(f"depth{number}", size, size, groups=size))
+        layers.append(Conv(f"point{number}", size, size, (1, 1), padding=(0, 0)))
+    image = (input_shape[1] + 1) // 2, (input_shape[2] + 1) // 2
+    return Architecture((*layers, *_average(size, image, classes)), input_shape)
+
+
+MODELS = {"vgg7": vgg7, "digits": digits, "resnet8": resnet8, "dscnn": dscnn, "watch": watch}
 
 
 def build(name: str, input_shape: tuple[int, int, int], classes: int, width: float = 1.0) -> Architecture:
@@ -47,6 +80,11 @@ def build(name: str, input_shape: tuple[int, int, int], classes: int, width: flo
 
 def _scaled(size: int, width: float) -> int:
     return max(1, round(size * width))
+
+
+def _average(channels: int, image: Pair, classes: int) -> tuple[Layer, ...]:
+    """The logits of the average over all pixels, which must be a power of two."""
+    return AvgPool(image, image), Flatten(), Linear("fc", channels, classes, relu=False)
 
 
 def _stack(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 
 import pytest
 
 from prowd.errors import ConfigError
-from prowd.nets import Architecture, Conv, Flatten, Layer, Linear, MaxPool, build
+from prowd.nets import Add, Architecture, AvgPool, Conv, Flatten, Layer, Linear, MaxPool, Take, build
 from prowd.nets.architecture import alpha, fan_in, gain_name, init_limit, weight_name
 
 # 128C3×2–MP2–256C3×2–MP2–512C3×2–MP2–1024FC–10 on 3×32×32: output channels, input channels (or pixels), kernel.
@@ -138,3 +139,88 @@ def test_layer_names_must_differ() -> None:
     layers = (Conv("same", 1, 1), Flatten(), Linear("same", 4, 2, relu=False))
     with pytest.raises(ConfigError, match="same"):
         Architecture(layers, (1, 2, 2))
+
+
+# --- what is no plain sequence ---------------------------------------------------------------------------------------
+
+BLOCK = (
+    Conv("a", 1, 2),
+    Conv("b", 2, 2, relu=False),
+    Take(0),
+    Conv("s", 2, 2, (1, 1), padding=(0, 0)),
+    Add(1, relu=True),
+)
+OUT = (Flatten(), Linear("fc", 8, 2, relu=False))
+
+
+def test_a_layer_reads_what_it_says() -> None:
+    net = Architecture((*BLOCK, *OUT), (1, 2, 2))
+    assert net.reads == ((-1,), (0,), (0,), (2,), (3, 1), (4,), (5,))
+    assert net.held == {0, 1}
+    assert net.given == ((2, 2, 2),) * 5 + ((8,), (2,))
+    assert net.received[2] == (2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        ((Add(0), *OUT), "layer 0 is Add.* accepted: a source from -1 to -1"),
+        ((Conv("a", 1, 2), Take(1), *OUT), "layer 1 is Take"),
+        ((Conv("a", 1, 2), Take(-2), *OUT), "layer 1 is Take"),
+        ((Conv("a", 1, 2), Add(-1), *OUT), r"layer 1 adds tensors of shapes \(2, 2, 2\) and \(1, 2, 2\)"),
+        ((Conv("a", 1, 2), Take(-1), Conv("b", 1, 2), *OUT), "nobody uses what layer 0 gives"),
+        ((Conv("a", 1, 2, groups=2), *OUT), "2 groups of 1 inputs and 2 outputs; accepted: a number that divides both"),
+        ((Conv("a", 1, 2, groups=0), *OUT), "0 groups"),
+        ((Conv("a", 1, 8), AvgPool((2, 1), (1, 1)), AvgPool((1, 3), (1, 1)), *OUT), "at least 1×3 pixels"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(layers: tuple[Layer, ...], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Architecture(layers, (1, 2, 2))
+
+
+def test_an_average_divides_by_a_power_of_two() -> None:
+    assert AvgPool((4, 2), (1, 2)).output((3, 6, 4)) == (3, 3, 2)
+    assert AvgPool((4, 2), (1, 2)).shift == 3
+    with pytest.raises(ConfigError, match="7×7 = 49 places; accepted: a power of two, by which integers divide"):
+        AvgPool((7, 7), (7, 7)).output((3, 7, 7))
+
+
+def test_the_scale_of_a_grouped_convolution_is_that_of_one_group() -> None:
+    depthwise = Conv("d", 64, 64, groups=64)
+    assert depthwise.shape == (64, 1, 3, 3)
+    assert (fan_in(depthwise), alpha(depthwise)) == (9, 1)
+    assert alpha(Conv("d", 64, 64)) == 8
+
+
+def test_the_digest_of_a_network_without_groups_has_no_groups_in_it() -> None:
+    text = repr(
+        ((1, 2, 2), ("c", 1, 2, (3, 3), (1, 1), (1, 1), True, "conv"), ("flatten",), ("fc", 8, 2, False, "linear"))
+    )
+    expected = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+    assert Architecture((Conv("c", 1, 2), *OUT), (1, 2, 2)).digest == expected
+    digests = {Architecture((Conv("c", 2, 2, groups=g), *OUT), (2, 2, 2)).digest for g in (1, 2)}
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "classes", "width"), [((3, 32, 32), 10, 1.0), ((1, 8, 8), 10, 0.5), ((2, 16, 8), 4, 0.25)]
+)
+def test_resnet8_and_dscnn(shape: tuple[int, int, int], classes: int, width: float) -> None:
+    for name in ("resnet8", "dscnn"):
+        net = build(name, shape, classes, width)
+        assert net.classes == classes
+        assert net.given[-3][1:] == (1, 1)  # the average of all pixels
+    inner = round(64 * width)
+    assert list(build("dscnn", shape, classes, width).shapes.values())[1:3] == [(inner, 1, 3, 3), (inner, inner, 1, 1)]
+    assert sum(isinstance(layer, Add) for layer in build("resnet8", shape, classes, width).layers) == 3
+
+
+def test_resnet8_at_its_full_size() -> None:
+    # 432 + 2 · 2,304, then 4,608 + 9,216 + 512, 18,432 + 36,864 + 2,048, and 640: MLPerf Tiny's, without biases.
+    assert build("resnet8", (3, 32, 32), 10).parameters == 77_360
+
+
+def test_images_that_leave_no_power_of_two_are_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match="7×7 = 49 places; accepted: a power of two"):
+        build("resnet8", (3, 28, 28), 10)

@@ -28,6 +28,7 @@ CPU = torch.device("cpu")
 NAMES = (
     "kind", "inputs", "rows", "columns", "outputs", "out_rows", "out_columns", "kernel_rows", "kernel_columns",
     "stride_rows", "stride_columns", "pad_rows", "pad_columns", "shift", "relu",
+    "groups", "skip", "other",
 )  # fmt: skip
 NET = Architecture((Conv("a", 2, 3), MaxPool(), Flatten(), Linear("b", 24, 5, relu=False)), (2, 4, 8))
 TABLE = np.zeros(256, np.int16)
@@ -76,12 +77,12 @@ def test_a_pooling_that_does_not_fit_is_refused(facts: dict[str, int]) -> None:
 
 
 def test_layers_join_and_end_with_one_pixel() -> None:
-    wrong: list[object] = [(), [], None, (1,), ((1,) * 14,), (("a",) * 15,)]
+    wrong: list[object] = [(), [], None, (1,), ((1,) * 17,), (("a",) * 18,)]
     for layers in wrong:
         with pytest.raises((ValueError, TypeError)):
             _core.Net(8, layers, (), 1, True)  # type: ignore[arg-type]
     first, pool, last = describe(NET)
-    for apart in ((first, last), (first, pool), (last, first), (last,) * 1001):
+    for apart in ((first, last), (first, pool), (last, first), (last,) * 257):
         with pytest.raises(ValueError, match="layer"):
             make(layers=apart)
 
@@ -97,7 +98,7 @@ def test_memory_is_for_a_number_of_images_that_a_machine_may_have() -> None:
         with pytest.raises(ValueError, match="images"):
             make(images=images)
     side = 2**15
-    huge = ((1, 1, side, side, 1, 1, 1, side, side, 1, 1, 0, 0, 0, 0), describe(NET)[2])
+    huge = ((1, 1, side, side, 1, 1, 1, side, side, 1, 1, 0, 0, 0, 0, 1, 0, 0), describe(NET)[2])
     with pytest.raises(ValueError, match="layer"):
         make(layers=huge, images=2**20)
 

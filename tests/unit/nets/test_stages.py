@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from prowd.errors import ConfigError
-from prowd.nets.architecture import Architecture, Conv, Flatten, Layer, Linear, MaxPool, Shape
+from prowd.nets.architecture import Add, Architecture, AvgPool, Conv, Flatten, Layer, Linear, MaxPool, Shape, Take
 from prowd.nets.lowbit import kernels, update
 from prowd.nets.lowbit.kernels import KernelChoice, check_kernel, make_kernel
 from prowd.nets.lowbit.stages import unsupported
@@ -27,6 +27,8 @@ UNSUPPORTED: dict[str, tuple[Shape, tuple[Layer, ...], str]] = {
     "no convolution": ((2, 8, 8), (MaxPool(),), "a pooling that does not follow a convolution"),
     "two poolings": ((1, 8, 8), (Conv("a", 1, 3), MaxPool(), MaxPool()), "a pooling that does not follow"),
     "padding": ((1, 8, 8), (Conv("a", 1, 2, (3, 1)),), "a padding as large as the kernel"),
+    "groups": ((2, 4, 4), (Conv("a", 2, 4, groups=2),), "a convolution in groups"),
+    "average": ((1, 4, 4), (Conv("a", 1, 2), AvgPool()), "an average pooling"),
     "positions": ((1, 183, 183), (PIXEL, Conv("b", 1, 1, (90, 90), (93, 93))), "sums that int32 can't hold"),
 }
 SUPPORTED: dict[str, tuple[Shape, tuple[Layer, ...]]] = {
@@ -69,6 +71,18 @@ def test_networks_that_int8_can_t_compute_are_left_to_c99(name: str, monkeypatch
     check_step("auto", 8, architecture)
     with pytest.raises(ConfigError, match=f"^kernel: .*{reason}"):
         check_kernel("int8", torch.device("cpu"), architecture)
+
+
+@pytest.mark.parametrize(
+    ("layers", "reason"),
+    [
+        ((Conv("a", 2, 2), Add(-1)), "an addition"),
+        ((Conv("a", 2, 2), Take(-1), Conv("b", 2, 2), Add(0)), "a layer that goes on from an earlier one"),
+    ],
+)
+def test_shortcuts_are_left_to_c99(layers: tuple[Layer, ...], reason: str) -> None:
+    net = Architecture((*layers, Flatten(), Linear("logits", 32, 3, relu=False)), (2, 4, 4))
+    assert str(unsupported(net)).startswith(f"{reason} (")
 
 
 @needs_int8

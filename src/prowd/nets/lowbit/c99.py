@@ -11,7 +11,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool, WeightLayer, alpha_exponent, fan_in
+from prowd.nets.architecture import (
+    IMAGES,
+    Add,
+    Architecture,
+    AvgPool,
+    Conv,
+    Flatten,
+    Layer,
+    MaxPool,
+    Shape,
+    Take,
+    WeightLayer,
+    alpha_exponent,
+    fan_in,
+)
 from prowd.nets.inputs import code_table
 from prowd.nets.lowbit import _core, update
 from prowd.nets.lowbit.loss import logit_exponent
@@ -23,7 +37,7 @@ __all__ = ["C99Kernel", "cross_entropy", "describe", "why_not"]
 
 CHUNK = 32  # images of a forward pass that nothing follows: few enough to stay in the caches
 MOST_ERROR = 2**30  # of the logits
-CONV, POOL = 0, 1
+CONV, POOL, AVERAGE, ADD = 0, 1, 2, 3
 
 
 class C99Kernel:
@@ -102,21 +116,37 @@ def _tables(exponent: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
 
 
 def describe(architecture: Architecture) -> tuple[tuple[int, ...], ...]:
-    """The layers as the C code knows them (``prowd_layer``): a linear layer is a convolution of one pixel."""
+    """The layers as the C code knows them (``prowd_layer``): a linear layer is a convolution of one pixel.
+
+    Flatten and Take are none; a layer says how far before the last one lies what it receives.
+    """
     found: list[tuple[int, ...]] = []
-    shape: tuple[int, ...] = architecture.input_shape
-    for layer in architecture.layers:
-        given = layer.output(shape)
-        if isinstance(layer, MaxPool):
-            found.append((POOL, *shape, *given, *layer.kernel, *layer.stride, 0, 0, 0, 0))
-        elif isinstance(layer, Conv):
-            found.append((CONV, *shape, *given, *layer.kernel, *layer.stride, *layer.padding, *_scale(layer)))
-        elif isinstance(layer, Linear):
-            found.append((CONV, math.prod(shape), 1, 1, *given, 1, 1, 1, 1, 1, 1, 0, 0, *_scale(layer)))
-        elif not isinstance(layer, Flatten):
-            raise TypeError(f"layer {layer}; accepted: Conv, Linear, MaxPool and Flatten")
-        shape = given
+    values = {IMAGES: 0}  # what a layer gives, by the number of C layers up to there
+    for number, (layer, sources) in enumerate(zip(architecture.layers, architecture.reads, strict=True)):
+        if not isinstance(layer, Flatten | Take):
+            back = [len(found) - values[source] for source in sources]
+            facts = _facts(layer, architecture.received[number], architecture.given[number])
+            found.append((*facts, back[0], back[-1] if isinstance(layer, Add) else 0))
+            values[number] = len(found)
+        else:
+            values[number] = values[sources[0]]
     return tuple(found)
+
+
+def _facts(layer: Layer, shape: Shape, given: Shape) -> tuple[int, ...]:
+    """What a layer is by itself."""
+    if isinstance(layer, MaxPool):
+        return (POOL, *shape, *given, *layer.kernel, *layer.stride, 0, 0, 0, 0, 1)
+    if isinstance(layer, AvgPool):
+        return (AVERAGE, *shape, *given, *layer.kernel, *layer.stride, 0, 0, layer.shift, 0, 1)
+    if isinstance(layer, Add):
+        pixels = (*shape, 1, 1)[:3]  # of a vector: one
+        return (ADD, *pixels, *pixels, 1, 1, 1, 1, 0, 0, 0, int(layer.relu), 1)
+    if isinstance(layer, Conv):
+        return (CONV, *shape, *given, *layer.kernel, *layer.stride, *layer.padding, *_scale(layer), layer.groups)
+    if isinstance(layer, Flatten | Take):
+        raise TypeError(f"layer {layer} computes nothing")
+    return (CONV, math.prod(shape), 1, 1, *given, 1, 1, 1, 1, 1, 1, 0, 0, *_scale(layer), 1)
 
 
 def why_not(architecture: Architecture) -> str | None:

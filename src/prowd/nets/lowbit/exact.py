@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +37,7 @@ def correlate_transposed(
     layer: WeightLayer, ternary: Tensor, error: Tensor, largest: int, input_shape: torch.Size
 ) -> Tensor:
     """Σ t·e: the error of a layer's input from the error codes e of its output, |e| ≤ largest."""
-    terms = ternary[:, 0].numel()
+    terms = ternary[:, 0].numel() // _groups(layer)
     return _split_sum(
         lambda part: _input_gradient(layer, ternary.to(part.dtype), part, input_shape), error, largest, terms
     )
@@ -48,7 +49,18 @@ def weight_gradient(layer: WeightLayer, codes: Tensor, error: Tensor, largest: i
         return _chunked_gradient(layer, codes, error)
     if isinstance(layer, Linear):
         return error.double().T @ codes.double()
-    return _gradient_of_windows(layer, codes, error)
+    parts = zip(codes.chunk(layer.groups, 1), error.chunk(layer.groups, 1), strict=True)
+    return torch.cat([_gradient_of_windows(_of_a_group(layer), a, e) for a, e in parts])
+
+
+def _groups(layer: WeightLayer) -> int:
+    return layer.groups if isinstance(layer, Conv) else 1
+
+
+def _of_a_group(layer: Conv) -> Conv:
+    """The convolution that each group is by itself."""
+    sizes = layer.inputs // layer.groups, layer.outputs // layer.groups
+    return replace(layer, inputs=sizes[0], outputs=sizes[1], groups=1)
 
 
 def _gradient_of_windows(layer: Conv, codes: Tensor, error: Tensor) -> Tensor:
@@ -113,9 +125,11 @@ def _forward(layer: WeightLayer, weight: Tensor, inputs: Tensor) -> Tensor:
         return inputs @ weight.T
     if inputs.device.type == "cpu":
         with torch.backends.nnpack.flags(enabled=False):  # Winograd, where PyTorch was built without oneDNN
-            return F.conv2d(inputs, weight, stride=layer.stride, padding=layer.padding)
+            return F.conv2d(inputs, weight, stride=layer.stride, padding=layer.padding, groups=layer.groups)
     output = layer.output(tuple(inputs.shape[1:]))
-    return (weight.flatten(1) @ _columns(layer, inputs)).reshape(inputs.shape[0], *output)
+    parts = zip(weight.flatten(1).chunk(layer.groups), inputs.chunk(layer.groups, 1), strict=True)
+    sums = [w @ _columns(layer, a) for w, a in parts]
+    return torch.cat(sums, 1).reshape(inputs.shape[0], *output)
 
 
 def _input_gradient(layer: WeightLayer, weight: Tensor, error: Tensor, shape: torch.Size) -> Tensor:
@@ -124,7 +138,8 @@ def _input_gradient(layer: WeightLayer, weight: Tensor, error: Tensor, shape: to
     if error.device.type == "cpu":
         blank = torch.empty(1, dtype=error.dtype).expand(shape)  # only its shape is read
         return _convolution_backward(layer, error, blank, weight)[0]
-    columns = weight.flatten(1).T @ error.flatten(2)
+    parts = zip(weight.flatten(1).chunk(layer.groups), error.flatten(2).chunk(layer.groups, 1), strict=True)
+    columns = torch.cat([w.T @ e for w, e in parts], 1)
     return F.fold(columns, shape[2:], layer.kernel, padding=layer.padding, stride=layer.stride)
 
 
@@ -134,7 +149,8 @@ def _weight_gradient(layer: WeightLayer, inputs: Tensor, error: Tensor) -> Tenso
     if error.device.type == "cpu":
         blank = torch.empty(1, dtype=error.dtype).expand(layer.shape)  # only its shape is read
         return _convolution_backward(layer, error, inputs, blank, of_weight=True)[1]
-    return torch.einsum("bop,bkp->ok", error.flatten(2), _columns(layer, inputs)).reshape(layer.shape)
+    parts = zip(error.flatten(2).chunk(layer.groups, 1), inputs.chunk(layer.groups, 1), strict=True)
+    return torch.cat([torch.einsum("bop,bkp->ok", e, _columns(layer, a)) for e, a in parts]).reshape(layer.shape)
 
 
 def _columns(layer: Conv, inputs: Tensor) -> Tensor:
@@ -145,7 +161,7 @@ def _convolution_backward(
     layer: Conv, error: Tensor, inputs: Tensor, weight: Tensor, *, of_weight: bool = False
 ) -> tuple[Tensor, Tensor]:
     both: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
-        error, inputs, weight, None, layer.stride, layer.padding, (1, 1), False, (0, 0), 1,
+        error, inputs, weight, None, layer.stride, layer.padding, (1, 1), False, (0, 0), layer.groups,
         (not of_weight, of_weight, False),
     )  # fmt: skip
     return both[:2]

@@ -5,19 +5,31 @@ The integers are the specification (Section 3.2): with ternary weights t ∈ {�
     forward   n = Σ t·a      r = round_half_even(n / 2α)      code = clip(r), then ReLU
     backward  e ← 0 where clip saturated or ReLU cut;  e ← Q_s(e / Shift(max|e|));  g = Σ e·a;  e below = Σ t·e
 
-Scales of errors and gradients are powers of two that Shift divides out again, so only their integers are kept.
+Scales of errors and gradients are powers of two that Shift divides out again; they are kept for where two errors meet.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prowd.nets.architecture import Architecture, Flatten, MaxPool, WeightLayer
+from prowd.nets.architecture import (
+    IMAGES,
+    Add,
+    Architecture,
+    AvgPool,
+    Conv,
+    Flatten,
+    Linear,
+    MaxPool,
+    Take,
+    WeightLayer,
+)
 from prowd.nets.inputs import input_codes
 from prowd.nets.lowbit.exact import correlate, correlate_transposed, weight_gradient
 from prowd.nets.lowbit.update import Draws, step
@@ -65,7 +77,7 @@ class Tape:
     ternaries: Sequence[Tensor]
     logits: Tensor = field(default_factory=lambda: torch.empty(0))
     inputs: list[Tensor] = field(default_factory=list)  # what each layer received
-    aside: list[Tensor] = field(default_factory=list)  # weight layers: where the gradient passes; pools: winners
+    aside: list[Tensor] = field(default_factory=list)  # where the gradient passes; of max pooling: winners
 
 
 def forward(
@@ -74,14 +86,23 @@ def forward(
     """Compute the logit codes of a batch of input codes, recording what ``gradients`` needs."""
     tape = Tape(architecture, width, ternaries)
     weights = iter(zip(ternaries, architecture.alphas, strict=True))
-    for layer in architecture.layers:
-        received = codes
+    held = {IMAGES: codes}  # outputs that are asked for again
+    for number, layer in enumerate(architecture.layers):
+        received = aside = held[layer.source] if isinstance(layer, Take) else codes
         if isinstance(layer, MaxPool):
             codes, aside = F.max_pool2d(codes, layer.kernel, layer.stride, return_indices=True)
+        elif isinstance(layer, AvgPool):
+            codes = _average(layer, codes)
         elif isinstance(layer, Flatten):
-            codes, aside = codes.flatten(1), codes
+            codes = codes.flatten(1)
+        elif isinstance(layer, Take):
+            codes = received
+        elif isinstance(layer, Add):
+            codes, aside = _clipped(layer, codes + held[layer.source], width)
         else:
             codes, aside = _weight_forward(layer, *next(weights), codes, width)
+        if number in architecture.held:
+            held[number] = codes
         if record:
             tape.inputs.append(received)
             tape.aside.append(aside)
@@ -93,38 +114,98 @@ def _weight_forward(
     layer: WeightLayer, ternary: Tensor, alpha: float, codes: Tensor, width: Bitwidth
 ) -> tuple[Tensor, Tensor]:
     rounded = torch.round(correlate(layer, ternary, codes, width.max_code) / (2 * alpha)).to(codes.dtype)
+    return _clipped(layer, rounded, width)
+
+
+def _clipped(layer: WeightLayer | Add, rounded: Tensor, width: Bitwidth) -> tuple[Tensor, Tensor]:
+    """The codes after clip and ReLU, and where neither cut."""
     passes = rounded.abs() <= width.max_code
     if not layer.relu:
         return rounded.clamp(-width.max_code, width.max_code), passes
     return rounded.clamp(0, width.max_code), passes & (rounded > 0)
 
 
+def _average(layer: AvgPool, codes: Tensor) -> Tensor:
+    """round_half_even(Σ / 2^k) of each window, in float64: sums of many wide codes pass 2^24."""
+    sums = F.avg_pool2d(codes.double(), layer.kernel, layer.stride, divisor_override=1)
+    return torch.round(sums * 2.0**-layer.shift).to(codes.dtype)
+
+
+@dataclass(frozen=True)
+class _Error:
+    """The error of an output: it stands for integers · 2^exponent. Only where two errors meet it matters."""
+
+    integers: Tensor
+    exponent: int
+
+    def met(self, other: _Error | None) -> _Error:
+        """The sum of two: the finer is rounded to the scale of the coarser. One that is all zeros has no scale."""
+        if other is None or not other.integers.any():
+            return self
+        if not self.integers.any():
+            return other
+        exponent = max(self.exponent, other.exponent)
+        rounded = [torch.round(one.integers.double() * 2.0 ** (one.exponent - exponent)) for one in (self, other)]
+        return _Error(rounded[0] + rounded[1], exponent)
+
+
 def gradients(tape: Tape, error: Tensor) -> list[Tensor]:
     """Integer weight gradients, first layer first, from the integer error of the logits, below 2^53."""
     found: list[Tensor] = []
-    error = error.double()
-    ternaries = list(tape.ternaries)
-    first = tape.architecture.weight_layers[0]
-    largest = tape.width.max_code
-    for layer, received, aside in zip(
-        reversed(tape.architecture.layers), reversed(tape.inputs), reversed(tape.aside), strict=True
-    ):
-        if isinstance(layer, MaxPool):
-            error = _unpool(layer, error, aside, received)
-        elif isinstance(layer, Flatten):
-            error = error.reshape(received.shape)
-        else:
-            error = normalise(error * aside, tape.width)
-            found.append(weight_gradient(layer, received, error, largest))
+    architecture, ternaries, alphas = tape.architecture, list(tape.ternaries), list(tape.architecture.alphas)
+    first = architecture.weight_layers[0]
+    errors: dict[int, _Error] = {len(architecture.layers) - 1: _Error(error.double(), 0)}
+    for number in reversed(range(len(architecture.layers))):
+        layer, received, aside, given = (
+            architecture.layers[number],
+            tape.inputs[number],
+            tape.aside[number],
+            errors.pop(number),
+        )
+        if isinstance(layer, Conv | Linear):
+            codes, exponent = _normalised(given.integers * aside, tape.width)
+            found.append(weight_gradient(layer, received, codes, tape.width.max_code))
             if layer is first:
                 break  # nobody asks for the error of the images
-            error = correlate_transposed(layer, ternaries.pop(), error, largest, received.shape)
+            below = correlate_transposed(layer, ternaries.pop(), codes, tape.width.max_code, received.shape)
+            scale = exponent - (tape.width.bits - 1) - int(math.log2(2 * alphas.pop()))
+            given = _Error(below, given.exponent + scale)
+        else:
+            given = _below(layer, given, aside, received)
+        for source in architecture.reads[number]:
+            errors[source] = given.met(errors.get(source))
     return found[::-1]
 
 
 def normalise(error: Tensor, width: Bitwidth) -> Tensor:
     """Codes of Q_s(e / Shift(max|e|)), max over the layer (Appendix B)."""
-    return encode(error * 2.0 ** -shift_exponent(largest_magnitude(error)), width).to(torch.float32)
+    return _normalised(error, width)[0]
+
+
+def _normalised(error: Tensor, width: Bitwidth) -> tuple[Tensor, int]:
+    """The same, and the exponent of that Shift."""
+    exponent = shift_exponent(largest_magnitude(error))
+    return encode(error * 2.0**-exponent, width).to(torch.float32), exponent
+
+
+def _below(layer: MaxPool | AvgPool | Flatten | Take | Add, error: _Error, aside: Tensor, received: Tensor) -> _Error:
+    """The error of what a layer without weights received."""
+    integers = error.integers
+    if isinstance(layer, MaxPool):
+        return replace(error, integers=_unpool(layer, integers, aside, received))
+    if isinstance(layer, AvgPool):
+        return _Error(_spread(layer, integers, received), error.exponent - layer.shift)
+    if isinstance(layer, Add):
+        return replace(error, integers=integers * aside)
+    return replace(error, integers=integers.reshape(received.shape))
+
+
+def _spread(layer: AvgPool, error: Tensor, received: Tensor) -> Tensor:
+    """Send each error to every place of its window. Overlapping windows add up, past 2^24 perhaps."""
+    below: Tensor = torch.ops.aten.avg_pool2d_backward(
+        error.double(), received.double(), layer.kernel, layer.stride, (0, 0), False, True, 1
+    )
+    return below
 
 
 def _unpool(layer: MaxPool, error: Tensor, winners: Tensor, received: Tensor) -> Tensor:

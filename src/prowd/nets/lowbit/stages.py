@@ -8,7 +8,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from prowd.nets.architecture import Architecture, Conv, Flatten, Layer, MaxPool, Pair
+from prowd.nets.architecture import (
+    Add,
+    Architecture,
+    AvgPool,
+    Conv,
+    Flatten,
+    Layer,
+    Linear,
+    MaxPool,
+    Pair,
+    Shape,
+    Take,
+    WeightLayer,
+)
 
 __all__ = ["INT32", "OFFSET", "Stage", "plan", "unsupported"]
 
@@ -16,6 +29,7 @@ OFFSET = 128  # a signed code lies in a byte as 128 + code
 BYTE = 255
 INT32 = 2**31 - 1
 NO_POOL = (1, 1, 1, 1)
+NAMES = {"avgpool": "an average pooling", "add": "an addition", "take": "a layer that goes on from an earlier one"}
 
 
 @dataclass(frozen=True)
@@ -50,41 +64,50 @@ class Stage:
 
 def unsupported(architecture: Architecture) -> str | None:
     """Why the kernel can't run a network, or None."""
-    shape: tuple[int, ...] = architecture.input_shape
     last: Layer | None = None
-    for layer in architecture.layers:
-        shape = layer.output(shape)
-        if isinstance(layer, MaxPool):
-            if any(kernel > stride for kernel, stride in zip(layer.kernel, layer.stride, strict=True)):
-                return f"a pooling whose windows overlap ({layer})"
-            if math.prod(layer.kernel) > BYTE:
-                return f"a pooling window of more than {BYTE} places ({layer})"
-            if not isinstance(last, Conv):
-                return f"a pooling that does not follow a convolution ({layer})"
+    for layer, shape in zip(architecture.layers, architecture.given, strict=True):
+        reason = None
+        if isinstance(layer, AvgPool | Add | Take):
+            reason = NAMES[layer.kind]
+        elif isinstance(layer, MaxPool):
+            reason = _why_not_pool(layer, last)
         elif not isinstance(layer, Flatten):
-            if isinstance(layer, Conv) and any(p >= k for p, k in zip(layer.padding, layer.kernel, strict=True)):
-                return f"a padding as large as the kernel ({layer})"
-            terms = max(math.prod(layer.shape[1:]), layer.shape[0] * math.prod(layer.shape[2:]))
-            if 2 * BYTE * terms > INT32 or 4 * (OFFSET - 1) ** 2 * math.prod(shape[1:]) > INT32:
-                return f"sums that int32 can't hold ({layer})"
+            reason = _why_not_weights(layer, shape)
+        if reason:
+            return f"{reason} ({layer})"
         last = layer
     return None
 
 
+def _why_not_pool(layer: MaxPool, last: Layer | None) -> str | None:
+    if any(kernel > stride for kernel, stride in zip(layer.kernel, layer.stride, strict=True)):
+        return "a pooling whose windows overlap"
+    if math.prod(layer.kernel) > BYTE:
+        return f"a pooling window of more than {BYTE} places"
+    return None if isinstance(last, Conv) else "a pooling that does not follow a convolution"
+
+
+def _why_not_weights(layer: WeightLayer, shape: Shape) -> str | None:
+    if isinstance(layer, Conv) and layer.groups > 1:
+        return "a convolution in groups"
+    if isinstance(layer, Conv) and any(p >= k for p, k in zip(layer.padding, layer.kernel, strict=True)):
+        return "a padding as large as the kernel"
+    terms = max(math.prod(layer.shape[1:]), layer.shape[0] * math.prod(layer.shape[2:]))
+    too_large = 2 * BYTE * terms > INT32 or 4 * (OFFSET - 1) ** 2 * math.prod(shape[1:]) > INT32
+    return "sums that int32 can't hold" if too_large else None
+
+
 def plan(architecture: Architecture) -> list[Stage]:
-    """Describe a network as stages."""
+    """Describe a network that is not ``unsupported`` as stages."""
     stages: list[Stage] = []
-    shape: tuple[int, ...] = architecture.input_shape
-    held: tuple[int, ...] = shape  # as it lies in memory: never flattened
+    held: tuple[int, ...] = architecture.input_shape  # as it lies in memory: never flattened
     pool = NO_POOL
     signed = True
     alphas = iter(architecture.alphas)
-    for layer in architecture.layers:
-        shape = layer.output(shape)
+    for layer, shape in zip(architecture.layers, architecture.given, strict=True):
         if isinstance(layer, MaxPool):
             pool, held = (*layer.kernel, *layer.stride), shape
-            continue
-        if isinstance(layer, Flatten):
+        if not isinstance(layer, Conv | Linear):
             continue
         image = held[1], held[2]
         stages.append(

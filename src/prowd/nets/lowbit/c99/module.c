@@ -8,7 +8,7 @@
 #include "numbers.h"
 #include "prowd.h"
 
-enum { FACTS = sizeof(prowd_layer) / sizeof(int32_t), MOST_LAYERS = 1000, MOST_SIDE = 1 << 20, MOST_ERROR = 1 << 30 };
+enum { FACTS = sizeof(prowd_layer) / sizeof(int32_t), MOST_SIDE = 1 << 20, MOST_ERROR = 1 << 30 };
 
 typedef struct {
     PyObject_HEAD
@@ -54,7 +54,7 @@ static int are_within(const Py_buffer *view, const char *name, int32_t least, in
 
 static int read_layer(PyObject *facts, prowd_layer *layer) {
     int32_t *to = (int32_t *)layer;
-    if (!PyTuple_Check(facts) || PyTuple_Size(facts) != FACTS) return refuse("layers: accepted: tuples of 15 numbers");
+    if (!PyTuple_Check(facts) || PyTuple_Size(facts) != FACTS) return refuse("layers: accepted: tuples of 18 numbers");
     for (int i = 0; i < FACTS; i++) {
         const long value = PyLong_AsLong(PyTuple_GetItem(facts, i));
         if (value == -1 && PyErr_Occurred()) return 0;
@@ -77,7 +77,7 @@ static int is_small(const prowd_layer *l, int32_t images) {
 static int read_layers(Net *self, PyObject *layers) {
     if (!PyTuple_Check(layers)) return refuse("layers: accepted: a tuple");
     const Py_ssize_t count = PyTuple_Size(layers);
-    if (count < 1 || count > MOST_LAYERS) return refuse("layers: accepted: 1 to 1000");
+    if (count < 1 || count > PROWD_MOST_LAYERS) return refuse("layers: accepted: 1 to 256");
     self->layers = PyMem_Calloc((size_t)count, sizeof *self->layers);
     if (!self->layers) return PyErr_NoMemory() != NULL;
     for (Py_ssize_t i = 0; i < count; i++)
@@ -102,7 +102,8 @@ static int take_weights(Net *self, PyObject *weights) {
     for (int32_t i = 0; i < self->net.count; i++) {
         const prowd_layer *l = self->layers + i;
         if (l->kind != PROWD_CONV) continue;
-        const size_t size = (size_t)l->outputs * (size_t)l->inputs * (size_t)l->kernel_rows * (size_t)l->kernel_columns;
+        const size_t size = (size_t)l->outputs * (size_t)(l->inputs / l->groups) * (size_t)l->kernel_rows *
+                            (size_t)l->kernel_columns;
         Py_buffer *view = self->weights + self->convolutions;
         if (!take(PyTuple_GetItem(weights, self->convolutions), view, "weights", size, sizeof(int16_t), 1)) return 0;
         self->codes[self->convolutions++] = view->buf;
