@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from prowd.comparison import Comparison, Plan
     from prowd.data import Progress
     from prowd.device.training import Model
+    from prowd.nets.tracing import Bias
     from prowd.numbers.bits import Bitwidth
     from prowd.runs.observe import RunObserver
     from prowd.runs.run import RunResult, Session
@@ -30,7 +31,7 @@ def run(
     resume: str | Path | None = None,
     workers: int | None = None,
     data: Data = None,
-    model: str | nn.Sequential | None = None,
+    model: str | nn.Module | None = None,
     progress: bool = False,
     tensorboard: bool = False,
     **settings: Any,
@@ -44,8 +45,9 @@ def run(
         workers: processes that train clients; by default one a core. Results do not depend on it.
         data: a data set's name, an ``.npz`` file, or a dict of the arrays ``x_train``, ``y_train``, ``x_test`` and
             ``y_test`` (images NCHW: uint8, int8 codes, or floats in [−1, 1]).
-        model: a model's name, or your own Sequential of Conv2d, Linear, ReLU, MaxPool2d and Flatten, of which only the
-            shape is used.
+        model: a model's name, or your own network, of which only the shape is used: any module that torch.fx can trace
+            into convolutions, linear layers, ReLU, pooling and additions (docs/extending.md). Biases are refused,
+            unless the setting ``bias="drop"`` leaves them out.
         progress: show the progress bar of the command line.
         tensorboard: write event files to the folder ``tensorboard`` of the run directory too (docs/tensorboard.md).
         settings: any setting of the configuration, such as ``rounds=5`` or ``float32={"lr": 0.1}``.
@@ -78,7 +80,7 @@ def open_session(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     data: Data = None,
-    model: str | nn.Sequential | None = None,
+    model: str | nn.Module | None = None,
     progress: Progress | None = None,
 ) -> Session:
     """Prepare a new run, or one that goes on; ``progress`` is notified of a download."""
@@ -106,7 +108,7 @@ def compare(
     workers: int | None = None,
     baseline: str | None = None,
     data: Data = None,
-    model: str | nn.Sequential | None = None,
+    model: str | nn.Module | None = None,
     progress: bool = False,
     tensorboard: bool = False,
     **settings: Any,
@@ -150,7 +152,7 @@ def plan_comparison(
     out: str | Path | None = None,
     baseline: str | None = None,
     data: Data = None,
-    model: str | nn.Sequential | None = None,
+    model: str | nn.Module | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Plan a comparison, of what the source suggests where no methods or seeds are given."""
@@ -200,7 +202,7 @@ def make_comparison(
         view.close()
 
 
-def _names(data: Data, model: str | nn.Sequential | None) -> dict[str, str]:
+def _names(data: Data, model: str | nn.Module | None) -> dict[str, str]:
     """Data and a model that are given by name: settings like any other."""
     return {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
 
@@ -222,30 +224,33 @@ def _check_workers(workers: int | None) -> None:
 
 
 def convert(
-    net: nn.Sequential, width: str | Bitwidth, input_shape: tuple[int, int, int], *, device: str = "cpu"
+    net: nn.Module,
+    width: str | Bitwidth,
+    input_shape: tuple[int, int, int],
+    *,
+    bias: Bias = "refuse",
+    device: str = "cpu",
 ) -> Model:
     """Convert a network to a width, weights included, and return it with ``step``, ``logits`` and ``weights``.
 
     Images are bytes, uint8 or int8 codes, at every width.
     Weights enter the space that all widths share as α·w, where they are quantized; at Float32 the function of the
-    network is unchanged (but for biases, which are left out).
+    network is unchanged. Batch norms are folded. What a network has of biases, or gets by that, is refused, unless
+    ``bias="drop"`` leaves them out.
     """
     import torch
 
     from prowd.device.scene import Scene
     from prowd.device.training import build_model
-    from prowd.nets.architecture import weight_name
-    from prowd.nets.sequential import describe, weight_modules
+    from prowd.nets.tracing import read
     from prowd.numbers.bits import Bitwidth
     from prowd.numbers.quantize import quantize
     from prowd.wire import Task
 
-    architecture = describe(net, input_shape)
+    reading = read(net, input_shape, bias, trained=True)
+    architecture = reading.architecture
     target = Bitwidth.parse(width) if isinstance(width, str) else width
-    modules = weight_modules(net)
-    weights = {
-        weight_name(layer): quantize(modules[layer.name].weight.detach().float() * alpha, target)
-        for layer, alpha in zip(architecture.weight_layers, architecture.alphas, strict=True)
-    }
+    found = reading.weights().items()
+    weights = {name: quantize(w * alpha, target) for (name, w), alpha in zip(found, architecture.alphas, strict=True)}
     scene = Scene(architecture, (), device=torch.device(device))
     return build_model(scene, target, weights, Task(0, scene.seed, 0, weights, work=scene.work(target, 0)))

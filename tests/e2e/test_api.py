@@ -106,10 +106,15 @@ def test_an_own_model_for_other_classes_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_bias_is_told_of(tmp_path: Path) -> None:
+def test_a_bias_is_refused_or_dropped(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
-    with pytest.warns(UserWarning, match="bias"):
-        prowd.run(out=tmp_path / "run", data=arrays(), model=net, workers=1, **{**TINY, "rounds": 1})
+    settings = {"data": arrays(), "model": net, "workers": 1, **TINY, "rounds": 1}
+    with pytest.raises(ConfigError, match=r"^bias: 1 has a bias.* or bias='drop'"):
+        prowd.run(out=tmp_path / "run", **settings)
+    with pytest.raises(ConfigError, match=r"^bias: 1 has a bias.* or bias='drop'"):
+        prowd.compare(out=tmp_path / "table", **settings)
+    path = prowd.run(out=tmp_path / "run", bias="drop", **settings).path
+    assert load_config(path / "config.toml").bias == "drop"
 
 
 def test_a_run_on_arrays_resumes_with_the_same_arrays_only(tmp_path: Path) -> None:

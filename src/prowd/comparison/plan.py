@@ -48,6 +48,7 @@ LATER = (  # settings that came later: at their defaults they leave a comparison
     "window",
     "window_step",
     "measure",
+    "bias",
 )
 
 
@@ -94,7 +95,7 @@ def make_plan(
     out: Path | None = None,
     baseline: str | None = None,
     arrays: Arrays | None = None,
-    model: nn.Sequential | None = None,
+    model: nn.Module | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Plan a comparison: everything that can be wrong is found before the first run begins.
@@ -114,7 +115,7 @@ def make_plan(
     configs = [_config(values, name, 0, classes) for name in methods]
     raw = load_data(with_full_paths(configs[0]), arrays, progress)
     if model is not None:
-        layers = describe(model, as_used(configs[0], raw).image_shape).layers
+        layers = describe(model, as_used(configs[0], raw).image_shape, configs[0].bias).layers
         values = override(values, {"model": "custom", "layers": layers})
     if out is not None and out.exists() and not out.is_dir():
         raise RunError(f"{out} is not a directory; name another --out")

@@ -22,6 +22,7 @@ from prowd.nets import MODELS, Layer
 from prowd.nets.float32 import FloatSettings
 from prowd.nets.lowbit.kernels import KernelChoice
 from prowd.nets.lowbit.model import LowBitSettings
+from prowd.nets.tracing import Bias
 from prowd.numbers.averages import Rule
 from prowd.numbers.bits import parse_mix
 
@@ -103,6 +104,7 @@ class RunConfig(BaseModel):
     # the network
     model: str = Field("digits", description="digits, vgg7, resnet8, dscnn, watch, or custom (given by layers)")
     width: float = Field(1.0, gt=0, le=16, description="multiplies every inner size of the model")
+    bias: Bias = Field("refuse", description="of a network given as a module: refuse biases, or drop them")
     input_size: Literal["native"] | Count = Field("native", description="pixels a side to which images are shrunk")
     layers: tuple[Annotated[Layer, Field(discriminator="kind")], ...] = ()
     # the local training

@@ -2,7 +2,7 @@
 
 from prowd.nets.architecture import Architecture
 from prowd.nets.layers import Add, AvgPool, Conv, Flatten, Layer, Linear, MaxPool, Take, WeightLayer
-from prowd.nets.sequential import describe
+from prowd.nets.tracing import describe
 from prowd.nets.zoo import MODELS, build
 
 __all__ = [

@@ -58,11 +58,14 @@ def resnet8(input_shape: tuple[int, int, int], classes: int, width: float = 1.0)
 
 
 def dscnn(input_shape: tuple[int, int, int], classes: int, width: float = 1.0) -> Architecture:
-    """64C3/2–4×(64 depthwise C3–64C1)–average–classes: depthwise separable convolutions, as in keyword spotting."""
+    """64C3/2–4×(64 depthwise C3–64C1)–average–classes: depthwise separable convolutions, as in keyword spotting.
+
+    No ReLU stands between the two: without batch norm it would halve the signal once more in each pair.
+    """
     size = _scaled(64, width)
     layers: list[Layer] = [Conv("conv1", input_shape[0], size, stride=(2, 2))]
     for number in range(1, 5):
-        layers.append(Conv(f"depth{number}", size, size, groups=size))
+        layers.append(Conv(f"depth{number}", size, size, relu=False, groups=size))
         layers.append(Conv(f"point{number}", size, size, (1, 1), padding=(0, 0)))
     image = (input_shape[1] + 1) // 2, (input_shape[2] + 1) // 2
     return Architecture((*layers, *_average(size, image, classes)), input_shape)

@@ -172,7 +172,7 @@ def prepare(
     settings: Mapping[str, Any],
     *,
     data: object = None,
-    model: nn.Sequential | None = None,
+    model: nn.Module | None = None,
     progress: Progress | None = None,
 ) -> tuple[RunConfig, Dataset]:
     """The complete configuration of a new run, and its data as it is used."""
@@ -181,7 +181,7 @@ def prepare(
     raw = load_data(config, arrays, progress)
     dataset = as_used(config, raw)
     if model is not None:
-        layers = describe(model, dataset.image_shape).layers
+        layers = describe(model, dataset.image_shape, config.bias).layers
         config = validate(override(config.model_dump(), {"model": "custom", "layers": layers}))
     return check_same(config.model_copy(update={"version": __version__}), raw), dataset
 

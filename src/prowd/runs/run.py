@@ -77,7 +77,7 @@ class Session:
         *,
         out: Path | None = None,
         data: object = None,
-        model: nn.Sequential | None = None,
+        model: nn.Module | None = None,
         progress: Progress | None = None,
     ) -> Session:
         """Prepare a new run: everything that can be wrong is found before the directory is made."""

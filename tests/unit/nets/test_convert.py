@@ -1,4 +1,4 @@
-"""A user's own Sequential: what it is read as, what is refused, and what becomes of its weights."""
+"""A user's own Sequential: what it is read as, and what becomes of its weights; other networks: test_tracing.py."""
 
 from __future__ import annotations
 
@@ -97,17 +97,17 @@ def test_one_relu_module_may_serve_several_layers() -> None:
 
 def test_shared_weights_are_refused() -> None:
     shared = linear(4, 4)
-    with pytest.raises(ConfigError, match="'3'"):
+    with pytest.raises(ConfigError, match="'1' is a layer used twice"):
         describe(nn.Sequential(nn.Flatten(), shared, nn.ReLU(), shared, linear(4, 2)), (1, 2, 2))
 
 
 @pytest.mark.parametrize(
     "module",
     [
-        conv(2, 2, groups=2), conv(2, 2, dilation=2),
-        conv(2, 2, padding="same"), conv(2, 2, padding=1, padding_mode="reflect"),
+        conv(2, 2, dilation=2), conv(2, 2, (3, 2), padding="same"), conv(2, 2, padding=1, padding_mode="reflect"),
         nn.MaxPool2d(2, padding=1), nn.MaxPool2d(2, dilation=2), nn.MaxPool2d(2, ceil_mode=True),
-        nn.BatchNorm2d(2), nn.Flatten(start_dim=2),
+        nn.BatchNorm2d(2), nn.Flatten(start_dim=2), nn.Sigmoid(), nn.AvgPool2d(2, padding=1),
+        nn.AvgPool2d(2, ceil_mode=True), nn.AvgPool2d(2, divisor_override=3), nn.AdaptiveAvgPool2d(3), nn.MaxPool1d(2),
     ],
     ids=lambda value: re.sub(r"\W+", "-", str(value))[:40],
 )  # fmt: skip
@@ -123,11 +123,13 @@ def test_relu_with_no_layer_before_it_is_refused(before: list[nn.Module]) -> Non
         describe(nn.Sequential(*before, nn.ReLU(), nn.Flatten(), linear(4, 2)), (1, 2, 2))
 
 
-def test_a_bias_is_left_out_with_a_warning() -> None:
+def test_a_bias_is_refused_or_dropped() -> None:
     biased = nn.Sequential(nn.Conv2d(1, 2, 1), nn.Flatten(), nn.Linear(8, 2))
-    with pytest.warns(UserWarning, match="low-bit layers have no bias; that of 0, 2 is left out") as caught:
-        model = prowd.convert(biased, "float32", (1, 2, 2))
-    assert [warning.filename for warning in caught] == [__file__]
+    with pytest.raises(ConfigError, match=r"^bias: 0, 2 has a bias; low-bit layers have none; accepted: .*bias='drop'"):
+        prowd.convert(biased, "float32", (1, 2, 2))
+    with pytest.raises(ConfigError, match=r"^bias: 'keep' is wrong; accepted: refuse, drop"):
+        prowd.convert(biased, "float32", (1, 2, 2), bias="keep")  # type: ignore[arg-type]
+    model = prowd.convert(biased, "float32", (1, 2, 2), bias="drop")
     torch.testing.assert_close(model.logits(torch.zeros(1, 1, 2, 2, dtype=torch.int8)), torch.zeros(1, 2))
 
 
