@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from prowd.numbers.bits import Bitwidth
     from prowd.numbers.quantize import QTensor, Weights
     from prowd.runs.run import RunResult
+    from prowd.runs.trained import Trained, load
     from prowd.wire import Task, Update
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "ServerState",
     "Slot",
     "Task",
+    "Trained",
     "Update",
     "Weights",
     "WireError",
@@ -79,6 +81,7 @@ __all__ = [
     "common",
     "compare",
     "convert",
+    "load",
     "run",
 ]
 
@@ -94,6 +97,7 @@ _HOMES = {
     "prowd.numbers.bits": "Bitwidth",
     "prowd.numbers.quantize": "QTensor Weights",
     "prowd.runs.run": "RunResult",
+    "prowd.runs.trained": "Trained load",
     "prowd.wire": "Task Update",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

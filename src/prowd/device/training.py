@@ -17,7 +17,17 @@ from prowd.numbers.quantize import QTensor, Weights
 from prowd.numbers.streams import Stream, permutation
 from prowd.wire import Task
 
-__all__ = ["Correction", "Examples", "Model", "accuracy", "batches", "build_model", "fit", "predicted"]
+__all__ = [
+    "EVALUATION_BATCH",
+    "Correction",
+    "Examples",
+    "Model",
+    "accuracy",
+    "batches",
+    "build_model",
+    "fit",
+    "predicted",
+]
 
 EVALUATION_BATCH = 500
 

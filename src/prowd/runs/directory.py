@@ -31,7 +31,7 @@ from prowd.runs.holdings import Holdings
 from prowd.runs.read import read_lines, read_sessions
 from prowd.runs.roster import Roster
 
-__all__ = ["RunDir", "check_free", "weights_hash"]
+__all__ = ["RunDir", "check_free", "last_state", "weights_hash"]
 
 log = logging.getLogger(__name__)
 
@@ -189,6 +189,21 @@ class RunDir:
 
     def _checkpoint(self, round_: int) -> Path:
         return self.path / "checkpoints" / f"round-{round_:06d}.safetensors"
+
+
+def last_state(path: Path) -> ServerState:
+    """The newest whole checkpoint of a run, only to look at: nothing is locked or written."""
+    if not (path / "config.toml").is_file():
+        raise RunError(f"{path} is not a run directory: it has no config.toml; accepted: a directory made by prowd run")
+    rundir = RunDir(path, FileLock(path / ".lock"))
+    problems: list[str] = []
+    for round_ in reversed(rundir._rounds()):
+        try:
+            return rundir._load(round_)
+        except RunError as error:
+            problems.append(str(error))
+    found = "; ".join(problems) or "no round is finished yet"
+    raise RunError(f"{path} has no model that can be used: {found}")
 
 
 def check_free(path: Path) -> None:
