@@ -3,7 +3,8 @@
 An experiment is a comparison: some methods of a preset, over seeds. Without --claims, runs that are missing are made
 under --runs; interrupt when you like, the same command resumes. table.md, runs.csv and provenance.csv are written to
 RUNS/results/NAME; only with --publish also to --results, where the documentation has its numbers from. Every claim is
-judged by the 95 % interval of its difference, paired by seed. What this command has not made is read from --results.
+judged by the 95 % interval of its difference, paired by the seeds that both methods have. What this command has not
+made is read from --results; what is missing there is named at the end.
 """
 
 from __future__ import annotations
@@ -11,34 +12,34 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-import prowd
-from experiments.claims import changes, claims, goal, to_markdown, together
-from experiments.plans import EQUALS, PLANS, SCREENED
-from experiments.publish import lost_seeds, publish
-from experiments.reading import Evidence, read_choices, read_evidence
-from experiments.suspects.plan import overview
+from rich.console import Console
+
+from experiments.claims import BASELINES, changes, claims, goal, to_markdown, together
+from experiments.plans import ELSEWHERE, PLANS, Plan
+from experiments.publish import lost_runs, publish
+from experiments.reading import Evidence, read_evidence
+from prowd.api import make_comparison, plan_comparison
+from prowd.comparison import Comparison, Outcome
 from prowd.errors import ProwdError
 
 
 def main() -> None:
     """Run, publish, judge."""
     arguments = _arguments()
-    wanted = [name for name in PLANS if any(name == one or name.startswith(f"{one}/") for one in arguments.only)]
-    made = [name for name in wanted if PLANS[name].methods and not arguments.claims]
+    made = [] if arguments.claims else arguments.only
     failures: dict[str, str] = {}
     for name in made:
         failures |= {f"{name}, {what}": reason for what, reason in _make(name, arguments).items()}
     folders = {name: (_drafts(arguments) if name in made else arguments.results) / name for name in PLANS}
     found = {name: read_evidence(folder) for name, folder in folders.items() if folder.is_dir()}
-    for name in wanted:
+    for name in arguments.only:
         if name in found:
             print(_judged(name, found), end="\n\n")
-    if any(name.startswith(SCREENED) for name in wanted):
-        drafts = read_choices(_drafts(arguments) / SCREENED)
-        own = {choice: draft for choice, draft in drafts.items() if f"{SCREENED}{choice}" in made}
-        print(overview({**read_choices(arguments.results / SCREENED), **own}), end="\n\n")
+    missing = {name: _missing(PLANS[name], found.get(name)) for name in arguments.only}
+    print("\n".join(f"{name} lacks {what}" for name, what in missing.items() if what) or "nothing is missing")
     sys.exit("".join(f"{run} failed: {reason}\n" for run, reason in failures.items()) or None)
 
 
@@ -49,12 +50,11 @@ def _arguments() -> argparse.Namespace:
         epilog=_epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = [SCREENED.rstrip("/"), *PLANS]
     parser.add_argument(
-        "--only", choices=names, nargs="+", default=list(PLANS), metavar="NAME", help="some of the experiments below"
+        "--only", choices=PLANS, nargs="+", default=list(PLANS), metavar="NAME", help="some of the experiments below"
     )
     parser.add_argument("--claims", action="store_true", help="run nothing, judge what is in --results")
-    parser.add_argument("--seeds", type=int, nargs="+", help="default: those of each plan, mostly 0 1 2")
+    parser.add_argument("--seeds", type=int, nargs="+", help="default: those of each plan, 0 1 2 and for some 3 4")
     parser.add_argument("--workers", type=int, help="runs at once (default: one a core)")
     parser.add_argument("--publish", action="store_true", help="replace what --results has of these experiments")
     parser.add_argument("--runs", type=Path, default=Path("runs/experiments"), help="default: %(default)s")
@@ -65,9 +65,8 @@ def _arguments() -> argparse.Namespace:
 def _epilog() -> str:
     examples = """examples:
   python -m experiments --claims                    judge all that is published, in seconds
-  python -m experiments --only table1-50-50-cpu     Table 1, half Int8: one to three hours on two cores
-  python -m experiments --only suspects             every choice that the paper leaves open, one seed each
-  python -m experiments --only random-masks-80-20 --seeds 0 --workers 1
+  python -m experiments --only table1-50-50-cpu     Table 1, half Int8: about an hour on two cores
+  python -m experiments --only one-model --seeds 0 --workers 1
 """
     listed = "\n".join(f"  {name:33} {plan.question}" for name, plan in PLANS.items())
     return f"{examples}\nexperiments (what each found: experiments/README.md):\n{listed}"
@@ -76,25 +75,31 @@ def _epilog() -> str:
 def _make(name: str, arguments: argparse.Namespace) -> Mapping[str, str]:
     """Run a comparison and write down what is finished of it; returns what failed, with its reason."""
     plan, place = PLANS[name], arguments.runs / name
-    made = prowd.compare(
-        plan.preset,
-        methods=plan.methods,
-        seeds=arguments.seeds or plan.seeds,
-        out=place,
-        workers=arguments.workers,
-        progress=True,
-        **plan.settings,
-    )
-    choice = name.removeprefix(SCREENED) if name.startswith(SCREENED) else ""
-    draft, published = (folder / name.removesuffix(choice) for folder in (_drafts(arguments), arguments.results))
-    _write(place, draft, choice)
+    if arguments.seeds:
+        plan = replace(plan, seeds=arguments.seeds, more={})
+    made = _run(plan, place, arguments.workers)
+    draft, published = _drafts(arguments) / name, arguments.results / name
+    publish(place, draft)
     if not arguments.publish:
         return made.failures
-    if lost := lost_seeds(published, draft, plan.seeds, choice=choice):
-        reason = f"{published} has seeds {lost} as well; accepted: all seeds of the plan, {list(plan.seeds)}"
-        return {**made.failures, "publishing": reason}
-    _write(place, published, choice)
+    if lost := lost_runs(published, draft, PLANS[name].runs):
+        accepted = f"accepted: all {len(PLANS[name].runs)} runs of the plan"
+        return {**made.failures, "publishing": f"{published} has {', '.join(lost)} as well; {accepted}"}
+    publish(place, published)
     return made.failures
+
+
+def _run(plan: Plan, place: Path, workers: int | None) -> Comparison:
+    """All runs of a plan as one comparison, those with seeds of their own last."""
+    settings = dict(plan.settings)
+    data = settings.pop("data", None)
+    parts = [(plan.methods, plan.seeds), *(([method], seeds) for method, seeds in plan.more.items())]
+    planned = [
+        plan_comparison(plan.preset, settings, methods=methods, seeds=seeds, out=place, data=data)
+        for methods, seeds in parts
+    ]
+    whole = replace(planned[0], runs=tuple(run for part in planned for run in part.runs))
+    return make_comparison(whole, workers, Console())
 
 
 def _drafts(arguments: argparse.Namespace) -> Path:
@@ -103,21 +108,37 @@ def _drafts(arguments: argparse.Namespace) -> Path:
     return runs / "results"
 
 
-def _write(place: Path, target: Path, choice: str) -> None:
-    publish(place, target, choice=choice)
-    if choice:
-        (target / "table.md").write_text(overview(read_choices(target)) + "\n", "utf-8")
-
-
 def _judged(name: str, found: Mapping[str, Evidence]) -> str:
     """What a comparison says: of the paper's claims, or of what its settings change, and of our own goal."""
-    against, own = PLANS[name].against, goal(found[name], [found[one] for one in EQUALS.get(name, ()) if one in found])
-    if against and against not in found:
-        return f"{name}: what it changes cannot be said without {against}"
-    rows = changes(found[against], found[name], PLANS[name].rivals) if against else claims(found[name])
+    plan = PLANS[name]
+    if plan.against and plan.against not in found:
+        return f"{name}: what it changes cannot be said without {plan.against}"
+    rows = changes(found[plan.against], found[name], plan.rivals) if plan.against else claims(found[name])
+    rivals = _rivals(name, found) if "prowd-plus" in found[name].outcomes else {}
+    own = goal(found[name], rivals)
     said = to_markdown([*rows, *own])
-    rivals = ", ".join(dict.fromkeys(claim.what.rpartition(" ")[2] for claim in own))
-    return f"{said}\n\nprowd-plus above {rivals} at every width, all at once: {together(own)}" if own else said
+    verdict = f"prowd-plus above {', '.join(rivals)} at every width, all at once: {together(own)}"
+    return f"{said}\n\n{verdict}" if own else said
+
+
+def _rivals(name: str, found: Mapping[str, Evidence]) -> dict[str, Mapping[int, Outcome]]:
+    """The paper's methods as a plan has them; where FedPAQ sends more than the others, it is taken from elsewhere."""
+    elsewhere = ELSEWHERE.get(name, {})
+    own = [one for one in (*BASELINES, "prowd") if one in PLANS[name].methods and not (elsewhere and one == "fedpaq")]
+    nothing = Evidence(name, {})
+    others = {label: found.get(where, nothing).outcomes.get(one, {}) for label, (where, one) in elsewhere.items()}
+    return {**{one: found[name].outcomes.get(one, {}) for one in own}, **others}
+
+
+def _missing(plan: Plan, found: Evidence | None) -> str:
+    """The runs of a plan that are not there, by method."""
+    if found is None:
+        return "all its runs"
+    lacking: dict[str, list[str]] = {}
+    for method, seed in plan.runs:
+        if seed not in found.outcomes.get(method, {}):
+            lacking.setdefault(method, []).append(str(seed))
+    return "; ".join(f"{method} with seed {', '.join(seeds)}" for method, seeds in lacking.items())
 
 
 if __name__ == "__main__":

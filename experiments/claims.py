@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from statistics import fmean
 
 from experiments.reading import Evidence, Figure, by_bits, printed
 from prowd.comparison import Estimate, Outcome, estimate
 from prowd.comparison.formats import interval
 
-__all__ = ["Claim", "changes", "claims", "goal", "to_markdown", "together"]
+__all__ = ["BASELINES", "Claim", "changes", "claims", "goal", "to_markdown", "together"]
 
 BASELINES = (
     "local",
@@ -24,7 +24,8 @@ BASELINES = (
 )
 ALONE = ("prowd-deq", "prowd-swa")
 PARTS = (*((part, "fedavg") for part in ALONE), *(("prowd", part) for part in ALONE))
-RIVALS = ("fedavg", "fedpaq", "fedcom", "prowd")  # of our own method
+OURS = "prowd-plus"
+MORE = 1.01  # as many bytes, but for the length of a name
 HOLDS, FAILS, OPEN, FEW = "holds", "does not hold", "not decided", "too few runs"
 
 
@@ -55,17 +56,16 @@ class Claim:
 
 
 def claims(evidence: Evidence) -> list[Claim]:
-    """What the paper says that this comparison can decide."""
+    """What the paper says that this comparison can decide, with the methods that it has so far."""
     there = evidence.outcomes
-    made = [_average(evidence, "prowd", other) for other in BASELINES if other in there]
-    made += [_average(evidence, one, other) for one, other in PARTS if one in there and other in there]
-    if "fedgroupedavg" in there and "float32" in evidence.widths:
+    made = [_average(evidence, "prowd", other) for other in BASELINES]
+    made += [_average(evidence, one, other) for one, other in PARTS]
+    if "float32" in evidence.widths:
         made += _mixed(evidence)
     made += [_of_width(evidence, "prowd", "fedavg", width) for width in evidence.widths]
     measured = [method for method, runs in there.items() if all(run.received for run in runs.values())]
-    return made + [
-        _as_received(evidence, one, "fedavg") for one in ("prowd", *ALONE) if {one, "fedavg"} <= set(measured)
-    ]
+    made += [_as_received(evidence, one, "fedavg") for one in ("prowd", *ALONE) if {one, "fedavg"} <= set(measured)]
+    return [claim for claim in made if claim.differences]
 
 
 def _mixed(evidence: Evidence) -> list[Claim]:
@@ -83,16 +83,21 @@ def _mixed(evidence: Evidence) -> list[Claim]:
     ]
 
 
-def goal(evidence: Evidence, equals: Sequence[Evidence] = ()) -> list[Claim]:
-    """What our own method is held to: to be above its rivals at every width, at equal bytes.
+def goal(evidence: Evidence, rivals: Mapping[str, Mapping[int, Outcome]]) -> list[Claim]:
+    """What our own method is held to: to be above the runs of every rival at every width, at no more bytes than theirs.
 
-    Rivals that send more are left out; they can come from other comparisons instead, in which they send as little.
+    Of a rival without runs there is a claim as well, which nothing decides.
     """
-    runs = {**evidence.outcomes, **{name: runs for other in equals for name, runs in other.outcomes.items()}}
-    most = 1.01 * max((run.bytes_up for run in runs.get("prowd-plus", {}).values()), default=-1.0)
-    equal = [name for name in RIVALS if runs.get(name) and all(run.bytes_up <= most for run in runs[name].values())]
-    both = replace(evidence, outcomes=runs)
-    return [_of_width(both, "prowd-plus", other, width) for other in equal for width in both.widths]
+    ours = evidence.outcomes.get(OURS, {})
+    both = replace(evidence, outcomes={**rivals, OURS: ours})
+    made = [(label, _of_width(both, OURS, label, width)) for label in rivals for width in evidence.widths]
+    return [replace(claim, what=f"{claim.what}{_sent(rivals[label], ours)}") for label, claim in made]
+
+
+def _sent(theirs: Mapping[int, Outcome], ours: Mapping[int, Outcome]) -> str:
+    """A remark on a rival that sends more."""
+    up, mine = (fmean(run.bytes_up for run in runs.values()) if runs else 0.0 for runs in (theirs, ours))
+    return f" (sends {100 * (up / mine - 1):.0f} % more)" if mine and up > MORE * mine else ""
 
 
 def together(found: Sequence[Claim]) -> str:
@@ -101,13 +106,11 @@ def together(found: Sequence[Claim]) -> str:
     return next((verdict for verdict in (FAILS, FEW, OPEN) if verdict in verdicts), HOLDS)
 
 
-def changes(
-    before: Evidence, after: Evidence, rivals: Mapping[str, Sequence[str]] = MappingProxyType({})
-) -> list[Claim]:
-    """What a comparison's methods come to against themselves in another, or against their ``rivals`` there, by seed."""
+def changes(before: Evidence, after: Evidence, rivals: Sequence[str] = ()) -> list[Claim]:
+    """What a comparison's methods come to against themselves in another, and against ``rivals`` there, by seed."""
     made: list[Claim] = []
     for method, runs in after.outcomes.items():
-        for other in rivals.get(method, (method,)):
+        for other in dict.fromkeys((method, *rivals)):
             if (others := before.outcomes.get(other)) is None:
                 continue
             what = f"{method}, with − without" if other == method else f"{method} − {other}"

@@ -1,20 +1,17 @@
-"""From a comparison's directory to what is kept of it under results/: its table, a line a run, and where runs are from.
-
-A screening keeps many comparisons in one folder; its files then have the column ``choice``.
-"""
+"""From a comparison's directory to what is kept of it: its table, a line a run, and where runs are from."""
 
 from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from prowd.errors import RunError
 from prowd.runs.read import Record, find_records, read_plan
 from prowd.runs.snapshots import client_files, read_snapshot
 
-__all__ = ["NEAR_A_LEVEL", "lost_seeds", "near_levels", "publish", "read_rows"]
+__all__ = ["NEAR_A_LEVEL", "lost_runs", "near_levels", "publish", "read_rows"]
 
 NEAR_A_LEVEL = "near a level"
 NEAR = 0.1
@@ -24,38 +21,29 @@ LAST = "weights_sha256"
 Row = Mapping[str, object]
 
 
-def publish(source: Path, target: Path, *, choice: str = "") -> None:
-    """Write what is kept of a comparison's finished runs, in place of what was there of the same choice.
+def publish(source: Path, target: Path) -> None:
+    """Write what is kept of a comparison's finished runs, in place of what was there.
 
     A run that did not measure every width in its last round is left out.
     """
     records = _finished(source)
-    label = {"choice": choice} if choice else {}
     target.mkdir(parents=True, exist_ok=True)
-    for name, rows in (("runs.csv", _runs(source, records)), ("provenance.csv", _provenance(records))):
-        path = target / name
-        others = [row for row in read_rows(path) if row["choice"] != choice] if choice else []
-        _write(path, [*others, *({**label, **row} for row in rows)])
-    if not choice:
-        shutil.copyfile(source / "table.md", target / "table.md")
+    _write(target / "runs.csv", _runs(source, records))
+    _write(target / "provenance.csv", _provenance(records))
+    shutil.copyfile(source / "table.md", target / "table.md")
 
 
-def lost_seeds(old: Path, new: Path, enough: Collection[int], *, choice: str = "") -> list[int]:
-    """Seeds that would be lost if the results of one folder took the place of another's.
+def lost_runs(old: Path, new: Path, enough: Iterable[tuple[str, int]]) -> list[str]:
+    """Runs that would be lost if the results of one folder took the place of another's.
 
-    None where every method of the new results has all the seeds that are enough, or as many as the old ones have.
+    None where the new results have all the runs that are enough, by method and seed.
     """
-    before, after = _seeds(old, choice), _seeds(new, choice)
-    return [] if after >= set(enough) or len(after) >= len(before) else sorted(before - after)
+    before, after = _labels(old), _labels(new)
+    return [] if after >= set(enough) else [f"{method}-seed{seed}" for method, seed in sorted(before - after)]
 
 
-def _seeds(folder: Path, choice: str) -> set[int]:
-    """The seeds with which every method was run."""
-    seeds: dict[str, set[int]] = {}
-    for row in read_rows(folder / "runs.csv"):
-        if row.get("choice", "") == choice:
-            seeds.setdefault(row["method"], set()).add(int(row["seed"]))
-    return set.intersection(*seeds.values()) if seeds else set()
+def _labels(folder: Path) -> set[tuple[str, int]]:
+    return {(row["method"], int(row["seed"])) for row in read_rows(folder / "runs.csv")}
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from prowd.comparison import Outcome
 from prowd.numbers.bits import Bitwidth
 from prowd.views.report.paper import AVERAGE, GAP, load
 
-__all__ = ["Evidence", "Figure", "by_bits", "printed", "read_choices", "read_evidence"]
+__all__ = ["Evidence", "Figure", "by_bits", "printed", "read_evidence"]
 
 Figure = Callable[[Outcome], float]
 
@@ -44,25 +44,14 @@ def by_bits(width: str) -> int:
 
 def read_evidence(folder: Path) -> Evidence:
     """Read one comparison under results/."""
-    return _evidence(folder.name, read_rows(folder / "runs.csv"))
-
-
-def read_choices(folder: Path) -> dict[str, Evidence]:
-    """Read a screening under results/: a comparison for each choice that was tried."""
-    rows = read_rows(folder / "runs.csv")
-    choices = dict.fromkeys(row["choice"] for row in rows)
-    return {choice: _evidence(choice, [row for row in rows if row["choice"] == choice]) for choice in choices}
-
-
-def _evidence(name: str, rows: Sequence[Mapping[str, str]]) -> Evidence:
     outcomes: dict[str, dict[int, Outcome]] = {}
     peaks: dict[str, dict[int, float]] = {}
-    for row in rows:
+    for row in read_rows(folder / "runs.csv"):
         method, seed = row["method"], int(row["seed"])
         outcomes.setdefault(method, {})[seed] = _outcome(row)
         if near := row.get(f"float32 {NEAR_A_LEVEL}"):
             peaks.setdefault(method, {})[seed] = float(near)
-    return Evidence(name, outcomes, peaks)
+    return Evidence(folder.name, outcomes, peaks)
 
 
 def _outcome(row: Mapping[str, str]) -> Outcome:

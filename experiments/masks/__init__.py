@@ -1,1 +1,1 @@
-"""Other masks than those of Eq. 8: limits help, and which entries are dropped matters."""
+"""Other masks than those of Eq. 8: a limit, and controls that drop as many entries by another rule."""

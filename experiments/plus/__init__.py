@@ -1,1 +1,1 @@
-"""ProWD-Plus with another message: refined ternary weights are four to five points below movements."""
+"""What ProWD-Plus was: one model for all, instead of one for each side."""

@@ -91,12 +91,14 @@ def test_a_run_directory_is_complete(quick: tuple[Path, str]) -> None:
         for way, counts in zip(("up", "down"), zip(*by_client.values(), strict=True), strict=True):
             assert [sum(counts[:2]), sum(counts[2:])] == list(line["bytes"][way].values())
         assert all(0 <= share <= 1 for shares in line["accuracy"].values() for share in shares.values())
-        assert line["clients"] == {"asked": 4, "lost": [], "refused": []}
+        assert line["clients"] == {"asked": 4, "lost": [], "refused": [], "limited": []}
         assert line["bytes"]["up"]["int8"] < line["bytes"]["down"]["int8"] < line["bytes"]["down"]["float32"]
         assert line["seconds"] > 0
     found = summary(path)
     assert found["rounds"] == 3
-    assert found["accuracy"] == lines[-1]["accuracy"]
+    last = lines[-1]["accuracy"]
+    assert found["accuracy"] == {when: last[when] for when in ("received", "trained", "server")}
+    assert found["measured"] == {"clients": last["clients"]}
     assert found["bytes"]["up"] == {
         width: sum(line["bytes"]["up"][width] for line in lines) for width in ("int8", "float32")
     }

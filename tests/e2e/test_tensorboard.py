@@ -97,7 +97,11 @@ def test_the_configuration_and_the_layout_are_there(made: tuple[Path, str]) -> N
     assert [line.removeprefix("    ") for line in shown.splitlines()] == config.splitlines()
     (layout,) = found.Tensors("custom_scalars__config__")
     groups = Layout.FromString(layout.tensor_proto.string_val[0]).category
-    assert {chart.title for group in groups for chart in group.chart} == {*SECTIONS} - {"round"}
+    assert {chart.title for group in groups for chart in group.chart} == {*SECTIONS} - {
+        "round",
+        "own accuracy by client",
+        "balanced accuracy",
+    }
     for chart in (chart for group in groups for chart in group.chart):
         (tag,) = chart.multiline.tag
         shared = [one for one in found.Tags()["scalars"] if re.match(tag, one)]

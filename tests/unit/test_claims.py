@@ -8,7 +8,6 @@ import pytest
 
 from experiments.claims import Claim, changes, claims, goal, to_markdown, together
 from experiments.reading import Evidence, printed
-from experiments.suspects.plan import overview
 from prowd.comparison import Outcome
 
 
@@ -56,25 +55,45 @@ def test_models_are_judged_as_received_too_where_that_is_known() -> None:
     assert found == {"average of prowd-swa − fedavg, as received": [-1.0, 2.0]}
 
 
+def test_what_is_not_there_yet_is_not_judged() -> None:
+    some = replace(MIXED, outcomes={name: MIXED.outcomes[name] for name in ("fedavg", "fedgroupedavg")}, peaks={})
+    assert [claim.what for claim in claims(some)] == [
+        "float32 under FedGroupedAvg − under FedAvg",
+        "the same of float32 − of int8",
+    ]
+    assert claims(Evidence("mix", {})) == []
+
+
+def test_methods_with_more_seeds_are_compared_where_both_have_them() -> None:
+    more = evidence(fedavg=dict.fromkeys(range(5), (50.0, 50.0)), prowd=dict.fromkeys((4, 0, 1), (51.0, 52.0)))
+    found = {claim.what: claim for claim in claims(more)}
+    assert found["average of prowd − fedavg"].differences == [1.5] * 3
+
+
 def test_our_goal_is_reached_by_all_widths_or_not_at_all() -> None:
-    found = goal(MIXED)
+    runs = MIXED.outcomes
+    found = goal(MIXED, {name: runs[name] for name in ("fedavg", "prowd")})
     assert [list(claim.differences) for claim in found] == [[3.0, 3.0], [10.0, 8.0], [4.0, 2.0], [4.0, 1.0]]
     assert (together(found), together(found[:1])) == ("not decided", "holds")
     assert together([*found, Claim("", "", [-1.0, -1.1])]) == "does not hold"
-    assert goal(evidence(fedavg={0: (1.0, 2.0)})) == []
+    lacking = goal(MIXED, {"fedavg": runs["fedavg"], "fedprox": {}})
+    assert [claim.what for claim in lacking if not claim.differences] == [
+        "int8 of prowd-plus − fedprox",
+        "float32 of prowd-plus − fedprox",
+    ]
+    assert together(lacking) == "too few runs"
 
 
-def test_our_rivals_send_as_little() -> None:
-    def with_bytes(sent: float) -> Evidence:
-        paq = {seed: replace(run, bytes_up=sent) for seed, run in MIXED.outcomes["fedavg"].items()}
-        runs = {name: {s: replace(r, bytes_up=100.0) for s, r in old.items()} for name, old in MIXED.outcomes.items()}
-        return replace(MIXED, outcomes={**runs, "fedpaq": paq})
+def test_a_rival_that_sends_more_is_named_so() -> None:
+    def sending(method: str, sent: float) -> dict[int, Outcome]:
+        return {seed: replace(run, bytes_up=sent) for seed, run in MIXED.outcomes[method].items()}
 
-    only = replace(MIXED, outcomes={"fedpaq": with_bytes(99.0).outcomes["fedpaq"]})
-    rivals = [{claim.what.split()[-1] for claim in goal(with_bytes(sent))} for sent in (100.0, 500.0)]
-    assert rivals == [{"fedavg", "fedpaq", "prowd"}, {"fedavg", "prowd"}]
-    found = [claim for claim in goal(with_bytes(500.0), [only]) if claim.what.endswith("fedpaq")]
-    assert [list(claim.differences) for claim in found] == [[3.0, 3.0], [10.0, 8.0]]
+    ours = replace(MIXED, outcomes={**MIXED.outcomes, "prowd-plus": sending("prowd-plus", 100.0)})
+    rivals = {"fedcom": sending("fedavg", 166.0), "fedpaq at ternary bytes": sending("prowd", 100.0)}
+    assert [claim.what for claim in goal(ours, rivals) if claim.what.startswith("int8")] == [
+        "int8 of prowd-plus − fedcom (sends 66 % more)",
+        "int8 of prowd-plus − fedpaq at ternary bytes",
+    ]
 
 
 def test_what_a_setting_changes_is_paired_by_seed_too() -> None:
@@ -84,29 +103,17 @@ def test_what_a_setting_changes_is_paired_by_seed_too() -> None:
     assert replace(low, differences=[1.0, 1.1]).verdict == "better"
 
 
-def test_a_control_is_compared_with_what_it_controls() -> None:
-    drawn = evidence("other", prowd_drawn={0: (48.0, 45.0), 1: (50.0, 47.0)})
-    found = changes(MIXED, drawn, {"prowd-drawn": ("prowd", "never-run")})
+def test_a_method_is_compared_with_rivals_as_well_as_with_itself() -> None:
+    drawn = evidence("other", prowd_drawn={0: (48.0, 45.0), 1: (50.0, 47.0)}, fedavg={0: (50.5, 41.0)})
+    found = changes(MIXED, drawn, ("prowd", "never-run"))
     assert [(claim.what, list(claim.differences)) for claim in found] == [
         ("int8 of prowd-drawn − prowd", [-1.0, -2.0]),
         ("float32 of prowd-drawn − prowd", [-1.0, -3.0]),
+        ("int8 of fedavg, with − without", [0.5]),
+        ("float32 of fedavg, with − without", [1.0]),
+        ("int8 of fedavg − prowd", [1.5]),
+        ("float32 of fedavg − prowd", [-5.0]),
     ]
-
-
-def test_suspects_are_compared_with_fedavg() -> None:
-    base = evidence(fedavg={100: (46.0, 44.0)}, prowd={100: (45.0, 47.0)})
-    mask = evidence(prowd_limited={100: (40.0, 48.0)})
-    loss = evidence(fedavg={100: (30.0, 31.0)}, prowd={100: (36.5, 37.5)})
-    alone, later = evidence(prowd={100: (1.0, 1.0)}), evidence(prowd={101: (1.0, 1.0)})
-    found = {"as-it-is": base, "mask-without-limit": mask, "squared-loss": loss}
-    _, _, *rows = overview(found).splitlines()
-    assert rows == [
-        "| as the presets have it | 46.0 / 44.0 | 45.0 / 47.0 | +1.0 | +0.0 |",
-        "| squared error at Int8 | 30.0 / 31.0 | 36.5 / 37.5 | +6.5 | +0.0 |",
-        "| masks drop what they like (Eq. 8) |  | 40.0 / 48.0 | -1.0 | +0.0 |",
-    ]
-    assert overview({**found, "mask-half": later, "no-logit-scale": alone}) == overview(found), "no FedAvg of that seed"
-    assert "as-it-is" in overview({"squared-loss": loss})
 
 
 @pytest.mark.parametrize(

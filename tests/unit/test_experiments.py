@@ -13,23 +13,21 @@ from torch import Tensor
 import prowd
 from experiments.__main__ import main
 from experiments.masks.method import LimitedProWD, LimitedSwa, MoversSwa, RandomSwa, limited
-from experiments.plans import PLANS, SCREENED, Plan
-from experiments.plus.method import drift_of, posterior_mean
+from experiments.plans import ELSEWHERE, PLANS, Plan
 from experiments.publish import near_levels, publish, read_rows
-from experiments.reading import read_choices, read_evidence
+from experiments.reading import read_evidence
 from prowd.config.schema import load_config
 from prowd.errors import RunError
 from prowd.federation.engine import Federation, run_round
 from prowd.methods import ServerState, find_method
 from prowd.numbers.bits import FLOAT32
-from prowd.numbers.quantize import quantize, ternarize
 from tests.runs import TINY, arrays
 
 from .scenes import INT8, FakeTransport, dot, honest, liftable, same, scene
 
 ROOT = Path(__file__).parents[2]
-UNPUBLISHED = {"watch"}
-OWN = sorted({method for plan in PLANS.values() for method in plan.methods if ":" in method})
+MASKS = tuple(f"experiments/masks/method.py:{one.__name__}" for one in (LimitedProWD, LimitedSwa, MoversSwa, RandomSwa))
+OWN = sorted({*MASKS, *(method for plan in PLANS.values() for method in plan.methods if ":" in method)})
 SCENE, START = scene(INT8, INT8, FLOAT32, architecture=dot(40, 5)), ServerState(1, {})
 
 
@@ -107,23 +105,6 @@ def test_limits_count_all_entries_or_those_that_moved_and_may_keep_the_rest() ->
     assert sum(int((~mask.kept).sum()) for mask in masks) == 80
 
 
-@pytest.mark.parametrize(("code", "sigma", "level"), [(10, 0.3, 1), (-90, 0.05, 0), (100, 0.02, 1), (127, 1.5, -1)])
-def test_a_refined_weight_is_the_mean_of_what_its_level_leaves_possible(code: int, sigma: float, level: int) -> None:
-    ends = {-1: (-127 / 128, -32.5 / 128), 0: (-32.5 / 128, 32.5 / 128), 1: (32.5 / 128, 127 / 128)}[level]
-    grid = torch.linspace(*ends, 200_001, dtype=torch.float64)
-    weight = torch.softmax(-0.5 * ((grid - code / 128) / sigma).square(), dim=0)
-    found = posterior_mean(torch.tensor([code / 128]), torch.tensor([level]), sigma, INT8)
-    assert float(found) == pytest.approx(float((grid * weight).sum()), abs=1e-5)
-
-
-@pytest.mark.parametrize("sigma", [0.02, 0.1, 0.4])
-def test_drift_is_found_from_changed_levels(sigma: float) -> None:
-    random = torch.Generator().manual_seed(3)
-    received = quantize(torch.rand(20_000, generator=random) * 1.5 - 0.75, INT8).value()
-    truth = [quantize(received + sigma * torch.randn(20_000, generator=random), INT8) for _ in range(3)]
-    assert drift_of(received, [ternarize(tensor).codes for tensor in truth], INT8) == pytest.approx(sigma, rel=0.05)
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A comparison of three methods and two seeds, of which a run has not been finished."""
@@ -148,13 +129,6 @@ def test_what_is_published_is_read_again(made: Path, tmp_path: Path) -> None:
     assert sorted(row["run"] for row in sources) == sorted(f"{method}-seed{seed}" for method, seed in runs)
 
 
-def test_choices_share_a_folder_and_are_replaced_one_by_one(made: Path, tmp_path: Path) -> None:
-    for choice in ("one", "other", "one"):
-        publish(made, tmp_path, choice=choice)
-    found = read_choices(tmp_path)
-    assert {name: sum(map(len, one.outcomes.values())) for name, one in found.items()} == {"one": 5, "other": 5}
-
-
 def run(where: Path, *arguments: str) -> object:
     """Give the command; what it ended with."""
     places = ("--runs", str(where / "runs"), "--results", str(where / "results"))
@@ -169,32 +143,58 @@ def test_the_runner_makes_and_publishes_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = {**TINY, "rounds": 1, "data": arrays()}
-    monkeypatch.setitem(PLANS, "tiny", Plan("?", "quick", ("local", "fedavg"), settings, than="tiny", seeds=(0,)))
-    monkeypatch.setitem(PLANS, "suspects/as-it-is", Plan("?", "quick", ("fedavg", "prowd"), settings, seeds=(0,)))
+    plan = Plan("?", "quick", ("local", "fedavg"), settings, against="tiny", seeds=(0,), more={"fedavg": (1,)})
+    monkeypatch.setitem(PLANS, "tiny", plan)
     said: list[str] = []
     for publishing in ((), ("--publish",)):
         assert (tmp_path / "results").exists() is False, "without --publish nothing is published"
-        assert not run(tmp_path, "--only", "tiny", "suspects/as-it-is", *publishing)
+        assert not run(tmp_path, "--only", "tiny", *publishing)
         said.append(capsys.readouterr().out)
-    assert "| tiny | int8 of fedavg, with − without | 1 |  | +0.00 | too few runs |" in said[0]
+    assert "| tiny | int8 of local, with − without | 1 |  | +0.00 | too few runs |" in said[0]
+    assert "| tiny | int8 of fedavg, with − without | 2 |  | +0.00 ± 0.00 | not decided |" in said[0]
+    assert "nothing is missing" in said[0]
     assert said[0].partition("| comparison")[2] == said[1].partition("| comparison")[2]
     for results in (tmp_path / "runs/results", tmp_path / "results"):
-        assert "| as the presets have it |" in (results / "suspects/table.md").read_text("utf-8")
         sources = read_rows(results / "tiny/provenance.csv")
-        assert [row["run"] for row in sources] == ["fedavg-seed0", "local-seed0"]
+        assert [row["run"] for row in sources] == ["fedavg-seed0", "fedavg-seed1", "local-seed0"]
+        assert "1–2 seeds" in (results / "tiny/table.md").read_text("utf-8")
 
 
-def test_fewer_seeds_do_not_take_the_place_of_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_runs_do_not_take_the_place_of_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**TINY, "rounds": 1, "data": arrays()}
-    monkeypatch.setitem(PLANS, "tiny", Plan("?", "quick", ("local",), settings, than="tiny", seeds=(0, 1)))
+    monkeypatch.setitem(PLANS, "tiny", Plan("?", "quick", ("local",), settings, against="tiny", seeds=(0, 1)))
     command = ("--only", "tiny", "--publish")
     assert not run(tmp_path, *command, "--seeds", "1", "2", "3")
     refused = run(tmp_path, *command, "--seeds", "1")
     assert "tiny, publishing failed" in str(refused)
-    assert "seeds [2, 3] as well; accepted: all seeds of the plan, [0, 1]" in str(refused)
+    assert "has local-seed2, local-seed3 as well; accepted: all 2 runs of the plan" in str(refused)
     assert sorted(read_evidence(tmp_path / "results/tiny").outcomes["local"]) == [1, 2, 3]
-    assert not run(tmp_path, *command), "all seeds of the plan are enough"
+    assert not run(tmp_path, *command), "all runs of the plan are enough"
     assert sorted(read_evidence(tmp_path / "results/tiny").outcomes["local"]) == [0, 1]
+
+
+def test_claims_are_judged_with_what_there_is_and_the_rest_is_named(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not run(tmp_path, "--claims")
+    assert "table1-50-50-cpu lacks all its runs\n" in capsys.readouterr().out
+    for name in ("table1-50-50-cpu", "fedpaq-ternary-80-20"):
+        publish(made, tmp_path / "results" / name)
+    rows = (tmp_path / "results/table1-50-50-cpu/runs.csv").read_text("utf-8")
+    (tmp_path / "results/table1-50-50-cpu/runs.csv").write_text(rows.replace("fedgroupedavg", "prowd-plus"), "utf-8")
+    assert not run(tmp_path, "--claims")
+    said = capsys.readouterr().out
+    assert "| table1-50-50-cpu | average of prowd − fedavg | 1 | +7.87 |" in said
+    assert "prowd-plus − fedpaq at ternary bytes | 0 |" in said
+    assert "prowd-plus − fedpaq |" not in said
+    rivals = "local, fedavg, fedprox, fedcom, fedcomgate, fedgroupedavg, fedgroupedavg-asymmetric, prowd, "
+    rivals += "fedpaq at ternary bytes, fedgroupedavg at full rates, fedgroupedavg-asymmetric at full rates"
+    assert f"prowd-plus above {rivals} at every width, all at once: too few runs" in said
+    assert "fedpaq-ternary-80-20: what it changes cannot be said without table1-80-20-cpu" in said
+    assert (
+        "table1-50-50-cpu lacks local with seed 0, 1, 2; fedavg with seed 2, 3, 4; fedprox with seed 0, 1, 2; " in said
+    )
+    assert "prowd with seed 1, 2, 3, 4; " in said
 
 
 def test_there_must_be_something_to_publish(tmp_path: Path) -> None:
@@ -207,19 +207,25 @@ def test_plans_can_be_made_and_are_in_the_index(name: str, monkeypatch: pytest.M
     monkeypatch.chdir(ROOT)
     plan = PLANS[name]
     assert plan.against in ("", *PLANS)
+    assert set(plan.more) <= set(plan.methods)
     for method in plan.methods:
         config = load_config(plan.preset, {**plan.settings, "method": method})
         assert config != load_config(plan.preset, {"method": method}) or not plan.settings
-        assert (config.validation == 0) != name.startswith(SCREENED)
-    assert set(plan.seeds) <= ({100} if name.startswith(SCREENED) else {0, 1, 2, 3, 4})
-    folder = name.partition("/")[0]
-    index = (ROOT / "experiments/README.md").read_text("utf-8")
-    if name in UNPUBLISHED:
-        assert f"| `{name}` |" in index
-        assert not (ROOT / "results" / folder).exists(), "it is published: take it out of UNPUBLISHED"
-        return
-    assert f"results/{folder}/table.md" in index
-    assert {path.name for path in (ROOT / "results" / folder).iterdir()} == {"table.md", "runs.csv", "provenance.csv"}
+        assert config.validation == 0
+    assert {seed for _, seed in plan.runs} <= {0, 1, 2, 3, 4}, "100 and above are for validation"
+    assert len(set(plan.runs)) == len(plan.runs)
+    assert f"`{name}`" in (ROOT / "experiments/README.md").read_text("utf-8")
+
+
+def test_our_rivals_at_our_bytes_are_planned() -> None:
+    for found in ELSEWHERE.values():
+        assert all(method in PLANS[where].methods for where, method in found.values())
+
+
+def test_what_is_published_is_planned() -> None:
+    for folder in (path for path in (ROOT / "results").iterdir() if path.is_dir()):
+        assert folder.name in PLANS
+        assert {path.name for path in folder.iterdir()} == {"table.md", "runs.csv", "provenance.csv"}
 
 
 def test_weights_near_a_ternary_level() -> None:

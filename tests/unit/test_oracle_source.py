@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 REFERENCE = Path(__file__).parents[1] / "reference"
-SOURCES = [f"integer_{part}.py" for part in ("numbers", "layers", "images", "client")]
+SOURCES = [f"integer_{part}.py" for part in ("numbers", "layers", "passes", "images", "client")]
 ALLOWED = {"collections.abc", "dataclasses", "hashlib", "typing"}
 ALLOWED |= {f"tests.reference.{name.removesuffix('.py')}" for name in SOURCES}
 NOT_INTEGER = {"float", "complex", "__import__", "eval", "exec"}

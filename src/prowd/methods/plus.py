@@ -19,7 +19,7 @@ from prowd.numbers.bits import INT2, Bitwidth
 from prowd.numbers.quantize import Weights
 from prowd.wire import Task, Update
 
-__all__ = ["ProWDPlus"]
+__all__ = ["ProWDPlus", "arrived_weights", "sends_movement"]
 
 LOW, HIGH = "low/", "high/"  # where the server's model keeps those of the two sides
 Values = Mapping[str, Tensor]
@@ -76,7 +76,7 @@ class ProWDPlus:
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Move both models, each by what its own clients did and what it takes from the others."""
         received = _received(scene, state, updates)
-        arrived = [_arrived(scene, update, received[update.width]) for update in updates]
+        arrived = [arrived_weights(scene, update, received[update.width]) for update in updates]
         low, high = (_mean_movement(scene, updates, received, arrived, low=low) for low in (True, False))
         model = common.rescaled(scene, stepped(_within(HIGH, state.model), {**high, **self._upwards(low, high)}, 1.0))
         moved = {f"{HIGH}{name}": tensor for name, tensor in model.items()}
@@ -99,6 +99,15 @@ def sends_movement(scene: Scene, width: Bitwidth) -> bool:
     return scene.uplink == "ternary" and not width.is_float and width != INT2
 
 
+def arrived_weights(scene: Scene, update: Update, received: Values) -> dict[str, Tensor]:
+    """ŵ_n: the weights that came, or what the client received and its movement, within the width's codes."""
+    came = {name: tensor.value() for name, tensor in update.weights.items()}
+    if not sends_movement(scene, update.width):
+        return came
+    end = update.width.max_code / update.width.steps
+    return {name: value.clamp(-end, end) for name, value in stepped(received, came, 1.0).items()}
+
+
 def _has_low(scene: Scene) -> bool:
     return any(common.is_low(scene, client.width) for client in scene.clients)
 
@@ -119,15 +128,6 @@ def _received(scene: Scene, state: ServerState, updates: Sequence[Update]) -> di
         members = [update for update in updates if update.width == width]
         found |= common.received(scene, _model_of(scene, state, width), members)
     return found
-
-
-def _arrived(scene: Scene, update: Update, received: Values) -> dict[str, Tensor]:
-    """ŵ_n: the weights that came, or what the client received and its movement, within the width's codes."""
-    came = {name: tensor.value() for name, tensor in update.weights.items()}
-    if not sends_movement(scene, update.width):
-        return came
-    end = update.width.max_code / update.width.steps
-    return {name: value.clamp(-end, end) for name, value in stepped(received, came, 1.0).items()}
 
 
 def _mean_movement(

@@ -53,9 +53,9 @@ def in_detail(lines: Sequence[RoundReport]) -> dict[str, Any]:
     """The last of every kind of measurement by client, class and person, where there is any."""
     found: dict[str, Any] = {}
     for line in lines:
-        accuracy = line.accuracy
-        kinds = {key: getattr(accuracy, key) for key in ("clients", "own", "classes", "people", "confusion")}
-        for key, values in {**kinds, "balanced": accuracy.balanced}.items():
+        plain = line.accuracy.model_dump(mode="json")  # JSON's keys are texts
+        kinds = {key: plain.get(key) for key in ("clients", "own", "classes", "people", "confusion")}
+        for key, values in {**kinds, "balanced": line.accuracy.balanced}.items():
             if values:
                 found[key] = found.get(key, {}) | values
     return {"measured": found} if found else {}

@@ -88,7 +88,9 @@ class TensorBoard(RunObserver):
                 old.unlink()
             self.writer = self.make_writer(str(self.folder))
             self.writer.add_text("configuration", textwrap.indent(config.toml(), "    "), 0)
-            charts = {section: ["Multiline", [f"{section}/.*"]] for section in SECTIONS if section != "round"}
+            unmeasured = {"round"} | ({BY_CLIENT["own"]} if not config.own_test else set())
+            unmeasured |= {BALANCED} if config.measure != "classes" else set()
+            charts = {section: ["Multiline", [f"{section}/.*"]] for section in SECTIONS if section not in unmeasured}
             self.writer.add_custom_scalars({"by section": charts})
             for line in lines:
                 self._add(line)

@@ -140,8 +140,10 @@ def dequantize(phi: Dequantizer, architecture: Architecture, weights: Weights) -
 
 @torch.no_grad()
 def dequantize_in_stages(phi: Dequantizer, architecture: Architecture, weights: Weights) -> list[dict[str, Tensor]]:
-    """The last tensor that ``dequantize`` would lift: as it arrived, and after each block that it passes."""
-    return [{name: stage} for name in _lifted(phi, architecture, weights)[-1:] for stage in _stages(phi, weights[name])]
+    """The last convolution that ``dequantize`` would lift, or the last layer: as it came, and after each block."""
+    lifted = _lifted(phi, architecture, weights)
+    shown = [name for name in lifted if len(weights[name].shape) == 4] or lifted
+    return [{name: stage} for name in shown[-1:] for stage in _stages(phi, weights[name])]
 
 
 def _lifted(phi: Dequantizer, architecture: Architecture, weights: Weights) -> list[str]:
