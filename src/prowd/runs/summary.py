@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +32,7 @@ def summarise(config: RunConfig, scene: Scene, lines: Sequence[RoundReport], wei
         "rounds": len(lines),
         "accuracy": accuracy,
         "average_accuracy": {when: weighted_mean(mix, found) for when, found in accuracy.items()},
-        **in_detail(lines),
+        **json.loads(json.dumps(in_detail(lines))),
         "bytes": {way: totals(getattr(line.traffic, way) for line in lines) for way in ("up", "down")},
         "clients_lost": sum(len(line.clients.lost) for line in lines),
         "clients_refused": sum(len(line.clients.refused) for line in lines),
@@ -53,9 +54,9 @@ def in_detail(lines: Sequence[RoundReport]) -> dict[str, Any]:
     """The last of every kind of measurement by client, class and person, where there is any."""
     found: dict[str, Any] = {}
     for line in lines:
-        plain = line.accuracy.model_dump(mode="json")  # JSON's keys are texts
-        kinds = {key: plain.get(key) for key in ("clients", "own", "classes", "people", "confusion")}
-        for key, values in {**kinds, "balanced": line.accuracy.balanced}.items():
+        accuracy = line.accuracy
+        kinds = {key: getattr(accuracy, key) for key in ("clients", "own", "classes", "people", "confusion")}
+        for key, values in {**kinds, "balanced": accuracy.balanced}.items():
             if values:
                 found[key] = found.get(key, {}) | values
     return {"measured": found} if found else {}
