@@ -28,7 +28,7 @@ Arithmetic = Literal["float32", "compiled", "simulated"]
 # Bytes for each weight (with the messages it travels in), for each entry of an image's activations in a step, and in a
 # measurement: a little more than the peaks that tests/unit/device/test_limits.py measures.
 BYTES: dict[Arithmetic, tuple[int, int, int]] = {
-    "float32": (40, 16, 10),
+    "float32": (56, 16, 10),
     "compiled": (40, 14, 8),
     "simulated": (112, 44, 24),
 }
