@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +136,23 @@ class Store:
         except DataError as error:
             raise DataError(f"{self.folder} is damaged: {error}") from error
         return arrays
+
+    def ensured(self, make: Callable[[], Arrays], doing: str, *, verify: bool) -> Arrays:
+        """Map the data set; what is missing or damaged is made first, under the lock, which reading does not need."""
+        try:
+            found = self.read(verify=verify)
+        except DataError as error:
+            log.warning("%s; %s it again", error, doing)
+            found = None
+        if found is not None:
+            return found
+        with self.lock():
+            if not self.sound():  # another process may have stored it while this one waited
+                self.write(make())
+        stored = self.read(verify=False)
+        if stored is None:
+            raise DataError(f"{self.folder} was removed while it was being read")
+        return stored
 
     def checks(self) -> list[Check]:
         """Hash every array that can be read."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 from prowd.data.archives import read_members
@@ -12,8 +11,6 @@ from prowd.data.sources import Progress, sources
 from prowd.errors import DataError
 
 __all__ = ["arrays", "status", "verify"]
-
-log = logging.getLogger(__name__)
 
 NAME = "cifar10"
 DESCRIPTION = "32×32 colour photographs, 10 classes: 50,000 to train, 10,000 to test"
@@ -28,21 +25,8 @@ STORE = Store(NAME, CONTENTS)
 
 
 def arrays(source: str | None, progress: Progress, *, verify: bool) -> Arrays:
-    """Read the cache, without its lock (it may be read-only) unless something is missing or damaged: then fetch."""
-    try:
-        found = STORE.read(verify=verify)
-    except DataError as error:
-        log.warning("%s; fetching it again", error)
-        found = None
-    if found is not None:
-        return found
-    with STORE.lock():
-        if not STORE.sound():  # another process may have stored it while this one waited
-            STORE.write(_obtain(source, progress))
-    stored = STORE.read(verify=False)
-    if stored is None:
-        raise DataError(f"{STORE.folder} was removed while it was being read")
-    return stored
+    """Read the cache, which may be read-only; fetch what is missing or damaged there."""
+    return STORE.ensured(lambda: _obtain(source, progress), "fetching", verify=verify)
 
 
 def verify() -> list[Check]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,6 @@ from prowd.errors import ConfigError, DataError
 from prowd.files import sha256
 
 __all__ = ["EXERCISES", "Windows", "arrays", "cut", "status", "verify"]
-
-log = logging.getLogger(__name__)
 
 NAME = "watch"
 DESCRIPTION = "six axes of a smart watch at 50 Hz, 7 shoulder exercises by 10 people; comes with seglearn"
@@ -64,23 +61,14 @@ def arrays(source: str | None, progress: Progress, *, verify: bool) -> Arrays:
     """Read the store; what is missing or damaged there is converted again from seglearn's file."""
     if source is not None:
         raise ConfigError(f"from: {source!r} is of no use, {NAME} comes with seglearn; accepted: no source")
-    try:
-        found = STORE.read(verify=verify)
-    except DataError as error:
-        log.warning("%s; converting it again", error)
-        found = None
-    if found is not None:
-        return found
-    with STORE.lock():
-        if not STORE.sound():  # another process may have stored it while this one waited
-            progress("converting", 0, None)
-            converted = convert(read(_file()))
-            check(converted, STORE.contents)
-            STORE.write(converted)
-    stored = STORE.read(verify=False)
-    if stored is None:
-        raise DataError(f"{STORE.folder} was removed while it was being read")
-    return stored
+    return STORE.ensured(lambda: _converted(progress), "converting", verify=verify)
+
+
+def _converted(progress: Progress) -> Arrays:
+    progress("converting", 0, None)
+    found = convert(read(_file()))
+    check(found, STORE.contents)
+    return found
 
 
 def verify() -> list[Check]:
