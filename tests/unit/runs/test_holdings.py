@@ -32,7 +32,9 @@ def test_people_are_named_and_measured(tmp_path: Path) -> None:
     people = [one.person for one in found.clients]
     assert sorted([*filter(None, people), *found.test_people]) == [10, 11, 12, 13, 14]
     first, last = rounds(path)
-    assert set(first["accuracy"]) == {"received", "trained", "server", "clients", "own", "classes", "people"}
+    assert set(first["accuracy"]) == {
+        "received", "trained", "server", "clients", "own", "classes", "people", "balanced",
+    }  # fmt: skip
     assert set(last["accuracy"]) - set(first["accuracy"]) == {"confusion"}
     assert [*last["accuracy"]["people"]["int8"]] == [str(found.test_people[0])]
     measured = summary(path)["measured"]
