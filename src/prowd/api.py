@@ -43,7 +43,7 @@ def run(
         workers: processes that train clients; by default one a core. Results do not depend on it.
         data: a data set's name, an ``.npz`` file, or a dict of the arrays ``x_train``, ``y_train``, ``x_test`` and
             ``y_test`` (images NCHW: uint8, int8 codes, or floats in [−1, 1]).
-        model: a model's name, or your own network, of which only the shape is used: any module that torch.fx can trace
+        model: a model's name, or your own network, of which the shape is used: any module that torch.fx can trace
             into convolutions, linear layers, ReLU, pooling and additions (docs/extending.md). Biases are refused,
             unless the setting ``bias="drop"`` leaves them out.
         keep_weights: begin with the weights of the network too; batch norms are folded, as by ``prowd.convert``.
