@@ -31,7 +31,7 @@ def run(
     model: str | nn.Module | None = None,
     keep_weights: bool = False,
     progress: bool = False,
-    tensorboard: bool = False,
+    track: str | Sequence[str] = (),
     **settings: Any,
 ) -> RunResult:
     """Run a federation, or continue one, and return its results.
@@ -48,7 +48,7 @@ def run(
             unless the setting ``bias="drop"`` leaves them out.
         keep_weights: begin with the weights of the network too; batch norms are folded, as by ``prowd.convert``.
         progress: show the progress bar of the command line.
-        tensorboard: write event files to the folder ``tensorboard`` of the run directory too (docs/tensorboard.md).
+        track: trackers that every round is sent to: ``"tensorboard"``, ``"mlflow"``, ``"wandb"`` (docs/trackers.md).
         settings: any setting of the configuration, such as ``rounds=5`` or ``float32={"lr": 0.1}``.
 
     Scripts that use more than one worker need the usual ``if __name__ == "__main__":`` guard.
@@ -57,19 +57,18 @@ def run(
 
     _refuse_in_a_worker("prowd.run")
     _check_workers(workers)
-    observers = observers_for(Console() if progress else None, tensorboard=tensorboard)
+    observers = observers_for(Console() if progress else None, _listed(track))
     session = open_session(source, settings, out=out, resume=resume, data=data, model=model, keep_weights=keep_weights)
     return session.run(workers, *observers)
 
 
-def observers_for(console: Console | None, *, tensorboard: bool) -> list[RunObserver]:
-    """Those that show a run on the console, and write it for TensorBoard, where that is wanted."""
+def observers_for(console: Console | None, trackers: Sequence[str]) -> list[RunObserver]:
+    """Those that show a run on the console, and send it to trackers, where that is wanted."""
     from prowd.views.console import RunView
-    from prowd.views.tensorboard import TensorBoard
+    from prowd.views.trackers import load_trackers
 
     views = [RunView(console)] if console is not None else []
-    boards = [TensorBoard()] if tensorboard else []
-    return [*views, *boards]
+    return [*views, *(make() for make in load_trackers(trackers))]
 
 
 def open_session(
@@ -117,7 +116,7 @@ def compare(
     model: str | nn.Module | None = None,
     keep_weights: bool = False,
     progress: bool = False,
-    tensorboard: bool = False,
+    track: str | Sequence[str] = (),
     **settings: Any,
 ) -> Comparison:
     """Run methods over seeds, in parallel, and return their table; what is already made is not made again.
@@ -130,20 +129,18 @@ def compare(
         out: the directory of the comparison; by default one under ``runs/``, the same for the same settings.
         workers: processes at work at once; by default one a core. Results do not depend on it.
         baseline: the method with which the others are compared, seed by seed; by default FedAvg, or the first.
-        tensorboard: write event files to the folder ``tensorboard`` of the directory too, one folder for each run.
-        data, model, keep_weights, progress, settings: as in ``prowd.run``; an option without a method's name, such as
+        data, model, keep_weights, progress, track, settings: as in ``prowd.run``; an option without a method's name, as
             ``options={"tau": 0.3}``, is for every method that has it.
 
     Runs that failed are in ``failures`` with their reasons, and not in ``rows``.
     """
     from rich.console import Console
 
-    from prowd.views.tensorboard import load_writer
+    from prowd.views.trackers import load_trackers
 
     _refuse_in_a_worker("prowd.compare")
     _check_workers(workers)
-    if tensorboard:
-        load_writer()
+    load_trackers(_listed(track))
     plan = plan_comparison(
         source,
         settings,
@@ -155,7 +152,7 @@ def compare(
         model=model,
         keep_weights=keep_weights,
     )
-    return make_comparison(plan, workers, Console() if progress else None, tensorboard=tensorboard)
+    return make_comparison(plan, workers, Console() if progress else None, track=_listed(track))
 
 
 def plan_comparison(
@@ -201,20 +198,20 @@ def plan_comparison(
 
 
 def make_comparison(
-    plan: Plan, workers: int | None, console: Console | None, *, tensorboard: bool = False
+    plan: Plan, workers: int | None, console: Console | None, *, track: Sequence[str] = ()
 ) -> Comparison:
     """Make what is missing of a comparison, shown on the console where there is one."""
     from prowd.comparison import ComparisonObserver, cores_for, make
     from prowd.views.console import ComparisonView
-    from prowd.views.tensorboard import observe_comparison
+    from prowd.views.trackers import track_comparison
 
     cores = workers or cores_for(plan)
-    make_observer = observe_comparison(plan) if tensorboard else None
+    make_observers = track_comparison(plan, track) if track else None
     if console is None:
-        return make(plan, cores, ComparisonObserver(), make_observer)
+        return make(plan, cores, ComparisonObserver(), make_observers)
     view = ComparisonView(console, plan)
     try:
-        return make(plan, cores, view, make_observer)
+        return make(plan, cores, view, make_observers)
     finally:
         view.close()
 
@@ -222,6 +219,10 @@ def make_comparison(
 def _names(data: Data, model: str | nn.Module | None) -> dict[str, str]:
     """Data and a model that are given by name: settings like any other."""
     return {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
+
+
+def _listed(track: str | Sequence[str]) -> list[str]:
+    return [track] if isinstance(track, str) else list(track)
 
 
 def _refuse_in_a_worker(name: str) -> None:
