@@ -25,7 +25,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
         del defaults[table]
         defaults |= {f"{table}.{field.name}": field.default for field in dataclasses.fields(settings)}
     assert set(documented) == set(defaults)
-    filled_in = {"name", "version", "data_sha256", "method_sha256", "options"}
+    filled_in = {"name", "version", "data_sha256", "method_sha256", "init_sha256", "options"}
     for name in set(defaults) - filled_in:
         default = defaults[name]
         assert documented[name] == (str(list(default)) if isinstance(default, tuple) else str(default)), name
