@@ -20,7 +20,7 @@ from prowd.comparison.plan import Plan, PlannedRun
 from prowd.config.schema import RunConfig
 from prowd.errors import ProwdError, RunError
 from prowd.federation.engine import Federation
-from prowd.federation.processes import GUARD, available_cores, be_a_child, start_child
+from prowd.federation.processes import FAILED_IMPORT, GUARD, available_cores, be_a_child, start_child
 from prowd.federation.report import RoundReport
 from prowd.files import atomic_write
 from prowd.methods import ServerState
@@ -32,7 +32,6 @@ __all__ = ["Comparison", "ComparisonObserver", "MakeObserver", "cores_for", "exe
 
 PLAN = "comparison.json"
 HERE, DONE, FAILED = "here", "done", "failed"  # what a run's process sends; all else is a method of the observer
-FAILED_IMPORT = 1  # exit code of a process that could not import the script it is of
 MakeObserver = Callable[[Path], RunObserver]
 """Makes an observer for the run in a directory; called in the run's own process, so it must be picklable."""
 
