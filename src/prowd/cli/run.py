@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import click
 from prowd.cli.arguments import config_argument, read_pairs, set_option, track_option
 from prowd.cli.main import exit_interrupted, long_command, main
 from prowd.cli.report import check_report, open_option, report_option, show_results
+from prowd.errors import DiskError, RunError
 
 __all__ = ["run"]
 
@@ -80,12 +82,14 @@ def run(
     check_report(reports, opens)
     with download_bar(console) as progress:
         session = open_session(config, settings, out=out, resume=resume, progress=progress)
+    tracked = [part for name in trackers for part in ("--track", name)]
+    again = ["prowd", "run", "--resume", str(session.rundir.path), *tracked]
     try:
         result = session.run(workers, *observers)
     except KeyboardInterrupt:
-        tracked = [part for name in trackers for part in ("--track", name)]
-        again = ["prowd", "run", "--resume", str(session.rundir.path), *tracked]
         exit_interrupted(console, "finished rounds are saved", again)
+    except DiskError as error:
+        raise RunError(f"{error}; finished rounds are saved; then continue with: {shlex.join(again)}") from error
     console.print(result_table(result))
     say(console, f"results: {result.path} (config.toml, rounds.jsonl, summary.json, checkpoints/)")
     show_results(console, result.path, reports, opens, trackers)

@@ -20,7 +20,7 @@ from prowd.comparison.plan import Plan, PlannedRun
 from prowd.config.schema import RunConfig
 from prowd.errors import ProwdError, RunError
 from prowd.federation.engine import Federation
-from prowd.federation.processes import GUARD, available_cores, be_a_child, start_child
+from prowd.federation.processes import FAILED_IMPORT, GUARD, available_cores, be_a_child, start_child
 from prowd.federation.report import RoundReport
 from prowd.files import atomic_write
 from prowd.methods import ServerState
@@ -32,7 +32,6 @@ __all__ = ["Comparison", "ComparisonObserver", "MakeObservers", "cores_for", "ex
 
 PLAN = "comparison.json"
 HERE, DONE, FAILED = "here", "done", "failed"  # what a run's process sends; all else is a method of the observer
-FAILED_IMPORT = 1  # exit code of a process that could not import the script it is of
 MakeObservers = Callable[[Path], Sequence[RunObserver]]
 """Makes observers for the run in a directory; called in the run's own process, so it must be picklable."""
 
