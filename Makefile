@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick-test check sanitize bench evidence peers fuzz clean
+.PHONY: help run test quick-test check sanitize dist bench evidence peers fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ quick-test: $(STAMP) ## unit tests and golden bytes only, for while you work; be
 
 sanitize: $(STAMP) ## the C code under AddressSanitizer and UndefinedBehaviorSanitizer, about five minutes; Linux
 	$(BIN)/python -m tests.embedded.sanitize
+
+dist: $(STAMP) ## a release in dist/: the sdist and a wheel for Python 3.11 and newer, manylinux on Linux
+	$(BIN)/python -m tests.wheel.build dist
 
 bench: $(STAMP) ## speed of the kernels and the engine
 	$(BIN)/python -m benchmarks.kernels
