@@ -50,7 +50,7 @@ def run(
             unless the setting ``bias="drop"`` leaves them out.
         progress: show the progress bar of the command line.
         tensorboard: write event files to the folder ``tensorboard`` of the run directory too (docs/tensorboard.md).
-        settings: any setting of the configuration, such as ``rounds=5`` or ``float32={"lr": 0.1}``.
+        **settings: any setting of the configuration, such as ``rounds=5`` or ``float32={"lr": 0.1}``.
 
     Scripts that use more than one worker need the usual ``if __name__ == "__main__":`` guard.
     """
@@ -124,8 +124,11 @@ def compare(
         workers: processes at work at once; by default one a core. Results do not depend on it.
         baseline: the method with which the others are compared, seed by seed; by default FedAvg, or the first.
         tensorboard: write event files to the folder ``tensorboard`` of the directory too, one folder for each run.
-        data, model, progress, settings: as in ``prowd.run``; an option without a method's name, such as
-            ``options={"tau": 0.3}``, is for every method that has it.
+        data: as in ``prowd.run``.
+        model: as in ``prowd.run``.
+        progress: as in ``prowd.run``.
+        **settings: as in ``prowd.run``; an option without a method's name, such as ``options={"tau": 0.3}``, is for
+            every method that has it.
 
     Runs that failed are in ``failures`` with their reasons, and not in ``rows``.
     """
