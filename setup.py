@@ -44,5 +44,5 @@ core = Extension(
 buildable = platform.machine() in {"x86_64", "AMD64"} and sys.platform != "win32"
 setup(
     ext_modules=[kernels, core] if buildable else [core],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}} if buildable else {},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

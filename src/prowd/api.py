@@ -49,7 +49,7 @@ def run(
         keep_weights: begin with the weights of the network too; batch norms are folded, as by ``prowd.convert``.
         progress: show the progress bar of the command line.
         track: trackers that every round is sent to: ``"tensorboard"``, ``"mlflow"``, ``"wandb"`` (docs/trackers.md).
-        settings: any setting of the configuration, such as ``rounds=5`` or ``float32={"lr": 0.1}``.
+        **settings: any setting of the configuration, such as ``rounds=5`` or ``float32={"lr": 0.1}``.
 
     Scripts that use more than one worker need the usual ``if __name__ == "__main__":`` guard.
     """
@@ -129,8 +129,13 @@ def compare(
         out: the directory of the comparison; by default one under ``runs/``, the same for the same settings.
         workers: processes at work at once; by default one a core. Results do not depend on it.
         baseline: the method with which the others are compared, seed by seed; by default FedAvg, or the first.
-        data, model, keep_weights, progress, track, settings: as in ``prowd.run``; an option without a method's name, as
-            ``options={"tau": 0.3}``, is for every method that has it.
+        data: as in ``prowd.run``.
+        model: as in ``prowd.run``.
+        keep_weights: as in ``prowd.run``.
+        progress: as in ``prowd.run``.
+        track: as in ``prowd.run``; one place for all runs.
+        **settings: as in ``prowd.run``; an option without a method's name, such as ``options={"tau": 0.3}``, is for
+            every method that has it.
 
     Runs that failed are in ``failures`` with their reasons, and not in ``rows``.
     """

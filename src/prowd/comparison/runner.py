@@ -14,7 +14,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from prowd.comparison.formats import write_tables
+from prowd.comparison.formats import Record, run_records, table_records, write_tables
 from prowd.comparison.outcomes import Outcome, Row, collect, has_accuracy, tabulate
 from prowd.comparison.plan import Plan, PlannedRun
 from prowd.config.schema import RunConfig
@@ -54,13 +54,24 @@ class ComparisonObserver:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison leaves: its directory, a row for each method, every run, and the runs that failed and why."""
+    """What a comparison leaves: its directory, a row for each method, every run, and the runs that failed and why.
+
+    ``pandas.DataFrame(comparison.runs())`` is a data frame of all runs; pandas is not needed otherwise.
+    """
 
     path: Path
     rows: Sequence[Row]
     outcomes: Sequence[Outcome]
     failures: Mapping[str, str]
     baseline: str
+
+    def table(self) -> list[Record]:
+        """A flat dict for each method, with the columns of table.csv; None where there is no number."""
+        return table_records(self.rows, self.baseline)
+
+    def runs(self) -> list[Record]:
+        """A flat dict for each run, with the columns of runs.csv."""
+        return run_records(self.outcomes)
 
 
 def cores_for(plan: Plan) -> int:
