@@ -38,6 +38,8 @@ class Patience:
     """Seconds until an answer comes, beside those that its bytes take on a serial line."""
     repeats: int = 5
     """Times that a request without an answer is repeated."""
+    boot: float = 60.0
+    """Seconds that a device may take from being switched on to its first answer."""
     work: float = 300.0
     """Seconds without a sign of life while a device trains."""
     restarts: int = 3
@@ -86,7 +88,8 @@ class Gateway:
 
     def hello(self) -> Hello:
         """Ask the device who it is."""
-        payload = self._ask(Kind.HELLO, b"", Kind.I_AM).payload
+        repeats = max(self.patience.repeats, int(self.patience.boot / self.patience.answer))
+        payload = self._ask(Kind.HELLO, b"", Kind.I_AM, repeats=repeats).payload
         if len(payload) < _IDENTITY.size:
             raise WireError(f"a hello of {len(payload)} bytes; accepted: {_IDENTITY.size} and a name")
         width, _, chunk, client, network, recipe, examples, data, largest, _ = _IDENTITY.unpack_from(payload)
@@ -166,12 +169,13 @@ class Gateway:
                 return update
         raise WireError(f"its update came damaged {COPIES} times: its crc is not {crc:#010x}")
 
-    def _ask(self, kind: Kind, payload: bytes, *accepted: Kind) -> Frame:
+    def _ask(self, kind: Kind, payload: bytes, *accepted: Kind, repeats: int | None = None) -> Frame:
         """Ask until the answer comes."""
         self._number = self._number % MOST_NUMBERS + 1
         self._request = encode(Frame(kind, self._number, payload))
         on_the_wire = 2 * (LONGEST_CHUNK + OVERHEAD) / self.stream.rate if self.stream.rate else 0.0
-        for attempt in range(1 + self.patience.repeats):
+        tries = 1 + (self.patience.repeats if repeats is None else repeats)
+        for attempt in range(tries):
             if attempt:
                 self._send_again()
             else:
@@ -179,10 +183,9 @@ class Gateway:
             answer = self._await(self.patience.answer + on_the_wire, accepted)
             if answer is not None:
                 return answer
-        tries = f"{1 + self.patience.repeats} tries"
         if self._came and not self._found:
-            raise WireError(f"no frame among the {self._came} bytes that it sent in {tries}")
-        raise LinkError(f"no answer in {tries}")
+            raise WireError(f"no frame among the {self._came} bytes that it sent in {tries} tries")
+        raise LinkError(f"no answer in {tries} tries")
 
     def _send_again(self) -> None:
         """Repeat the request. A damaged length may have either side wait for more than there is; both get over it."""

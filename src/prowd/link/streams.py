@@ -23,6 +23,7 @@ Result = TypeVar("Result")
 PIECE = 65_536  # bytes read at once
 WORDS = 300  # last bytes of what a program says of its trouble
 CONNECT = 5.0  # seconds until somebody answers at an address
+SLICE = 0.2  # seconds at a time that somebody waits who may be asked to stop
 GRACE = 0.5  # seconds that a program which has hung up is given to end, for its exit code
 BITS = 10  # of a byte on a serial line: a start bit, eight of data, a stop bit
 
@@ -36,6 +37,8 @@ class Stream:
         self.reads, self.writes, self.errors = reads, writes, errors
         self.rate = rate
         """Bytes a second that go over the line; 0: as many as there are."""
+        self.stopped = False
+        """Set by another thread: whoever waits here is to give up."""
         self._words = b""
         self._end: Callable[[float], str] | None = end
         for descriptor in (reads, writes, *([] if errors is None else [errors])):
@@ -56,7 +59,7 @@ class Stream:
         end = time.monotonic() + seconds
         while True:
             listened = [self.reads] if self.errors is None else [self.reads, self.errors]
-            ready = select.select(listened, [], [], max(0.0, end - time.monotonic()))[0]
+            ready = select.select(listened, [], [], min(SLICE, max(0.0, end - time.monotonic())))[0]
             if self.errors in ready:
                 self._listen()
             if self.reads in ready:
@@ -65,6 +68,8 @@ class Stream:
                     raise self._ended("it hung up")
                 if data:
                     return data
+            if self.stopped:
+                raise LinkError("the run stopped")
             if time.monotonic() >= end:
                 return b""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -14,58 +13,11 @@ from hypothesis import strategies as st
 from prowd.errors import LinkError, WireError
 from prowd.link import ALLOWANCE, Gateway, Patience
 from prowd.link.frames import Frame, Kind, encode
-from prowd.link.streams import Stream
 from tests.board import CHUNK, Board, hello, refused
+from tests.unit.link.lines import Clock, Line, straight
 
 TASK = random.Random(1).randbytes(5 * CHUNK + 17)
 UPDATE = random.Random(2).randbytes(2 * CHUNK + 5)
-Bend = Callable[[bytes], Iterator[bytes]]
-
-
-def straight(data: bytes) -> Iterator[bytes]:
-    yield data
-
-
-@dataclass
-class Clock:
-    """Time that passes only while somebody waits."""
-
-    now: float = 0.0
-
-    def monotonic(self) -> float:
-        self.now += 1e-6
-        return self.now
-
-
-@dataclass
-class Line(Stream):
-    """A board, and a line that may bend what goes over it."""
-
-    board: Board
-    clock: Clock
-    down: Bend = straight
-    up: Bend = straight
-    rate: float = 0.0
-    coming: list[bytes] = field(default_factory=list)
-    power_cut: Callable[[int], bool] = lambda _: False
-    sent: int = 0
-
-    def send(self, data: bytes, seconds: float) -> None:
-        self.sent += 1
-        if self.power_cut(self.sent):
-            self.coming += self.up(self.board.boot())
-        for part in self.down(data):
-            for answer in self.board.feed(part):
-                self.coming += self.up(answer)
-
-    def receive(self, seconds: float) -> bytes:
-        if self.coming:
-            return self.coming.pop(0)
-        self.clock.now += max(0.0, seconds)
-        return b""
-
-    def close(self, seconds: float = 0.0) -> str:
-        return ""
 
 
 @pytest.fixture
@@ -167,14 +119,24 @@ def _without_the_boot(data: bytes) -> Iterator[bytes]:
 
 def test_a_device_that_says_nothing_is_left_after_its_tries(clock: Clock) -> None:
     gateway = link(clock, up=lambda data: iter(()))
-    with pytest.raises(LinkError, match="no answer in 6 tries"):
+    with pytest.raises(LinkError, match="no answer in 31 tries"):
         gateway.hello()
-    assert 12 <= clock.now < 13
+    assert 62 <= clock.now < 63
+
+
+def test_a_device_that_falls_silent_is_not_waited_for_as_long(clock: Clock) -> None:
+    gateway = link(clock)
+    gateway.hello()
+    assert isinstance(gateway.stream, Line)
+    gateway.stream.up = lambda data: iter(())
+    with pytest.raises(LinkError, match="no answer in 6 tries"):
+        gateway.exchange(TASK, 2)
+    assert clock.now < 13
 
 
 def test_a_device_that_talks_rubbish_is_told_from_one_that_says_nothing(clock: Clock) -> None:
     gateway = link(clock, up=lambda data: iter([b"\r\nhello world\r\n"]))
-    with pytest.raises(WireError, match="no frame among the 90 bytes that it sent in 6 tries"):
+    with pytest.raises(WireError, match="no frame among the 465 bytes that it sent in 31 tries"):
         gateway.hello()
 
 
@@ -185,14 +147,14 @@ def test_a_flood_of_frames_that_nobody_asked_for_ends(clock: Clock) -> None:
         yield from [flood] * 5000
 
     with pytest.raises(LinkError, match="no answer"):
-        link(clock, patience=Patience(answer=0.001), up=up).hello()
+        link(clock, patience=Patience(answer=0.001, boot=0.01), up=up).hello()
 
 
 def test_a_slow_line_is_given_the_time_that_its_bytes_take(clock: Clock) -> None:
     gateway = link(clock, up=lambda data: iter(()), rate=960.0)
     with pytest.raises(LinkError, match="no answer"):
         gateway.hello()
-    assert clock.now > 6 * (2 + 2 * 4096 / 960)
+    assert clock.now > 31 * (2 + 2 * 4096 / 960)
 
 
 @pytest.mark.parametrize(
