@@ -1,1 +1,1 @@
-"""C for microcontrollers: what is generated for a network, what it takes in memory, and the link to a board."""
+"""C for microcontrollers: what is generated for a network, the memory it takes, and its compilation and check."""
