@@ -16,7 +16,10 @@ _CARD = struct.Struct("<4sB3xQIIII")
 
 
 def card_bytes(network: int, client: int, examples: Examples) -> bytes:
-    """``"PRWC" 1 0 0 0 | network u64 | client u32 | examples u32 | bytes of an image u32 | crc u32 | images | labels``."""
+    """Some examples as a card.
+
+    "PRWC" 1 0 0 0 | network u64 | client u32 | examples u32 | bytes of an image u32 | crc u32 | images | labels u8
+    """
     images = examples.images.contiguous().view(torch.uint8).numpy().tobytes()
     data = images + examples.labels.to(torch.uint8).numpy().tobytes()
     count = len(examples)
