@@ -1,6 +1,7 @@
 """A board that is none: a program that speaks the link's frames and computes with the ordinary client.
 
-``python -m tests.board CONFIG.toml CLIENT`` is client CLIENT of a run, over its standard input and output.
+``python tests/board.py CONFIG.toml CLIENT`` is client CLIENT of a run, over standard input and output. With a folder
+as well it remembers what methods have it remember, and measures what it is asked to, which no real board does.
 """
 
 from __future__ import annotations
@@ -119,8 +120,8 @@ def refused(code: int, text: str) -> tuple[Kind, bytes]:
     return Kind.REFUSED, struct.pack("<H", code) + text.encode()[:200]
 
 
-def client_of(config: Path, client: int, folder: Path) -> tuple[Train, bytes]:
-    """The ordinary client as a board has it: it measures nothing."""
+def client_of(config: Path, client: int, folder: Path, *, measures: bool) -> tuple[Train, bytes]:
+    """The ordinary client, and what it says of itself."""
     loaded = load_config(config)
     assembly = assemble(loaded, as_used(loaded, load_data(loaded)))
     runtime = assembly.clients(folder)[client]
@@ -128,13 +129,18 @@ def client_of(config: Path, client: int, folder: Path) -> tuple[Train, bytes]:
     data = crc32(examples.images.numpy().tobytes(), bytes(examples.labels.tolist()))
     number = recipe(runtime.method, scene.uplink, scene.local, spec.width)
     me = hello(spec.width.bits, client, scene.architecture.digest, number, spec.num_examples, data)
-    return lambda task: runtime.handle(encode_task(replace(decode_task(task), settings={})).join()), me
+
+    def train(task: bytes) -> bytes:
+        return runtime.handle(task if measures else encode_task(replace(decode_task(task), settings={})).join())
+
+    return train, me
 
 
 def main() -> None:
     """Speak over standard input and output."""
     with tempfile.TemporaryDirectory() as folder:
-        train, me = client_of(Path(sys.argv[1]), int(sys.argv[2]), Path(folder))
+        config, client, *kept = sys.argv[1:]
+        train, me = client_of(Path(config), int(client), Path(*kept or [folder]), measures=bool(kept))
         board = Board(train, me)
         write(board.boot())
         while data := os.read(0, 65536):

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import prowd
+from tests import board
 from tests.runs import config_file, expected, summary
 
 
 def boards(config: Path, *clients: int) -> dict[str, str]:
-    return {str(client): f"exec:{sys.executable} -m tests.board {config} {client}" for client in clients}
+    return {str(client): f"exec:{sys.executable} {board.__file__} {config} {client}" for client in clients}
 
 
 def test_a_run_with_boards_has_the_weights_of_the_pure_run(tmp_path: Path) -> None:

@@ -41,12 +41,12 @@ class Agreed:
     examples: int | None = None
     data: int = 0
 
-    def check(self, found: Hello, network: int) -> None:
-        """Compare, before it trains for nothing."""
+    def check(self, found: Hello, network: int | None = None) -> None:
+        """Compare, before it trains for nothing; the network is known once there is a task."""
         checks = (
             ("width", found.width, self.width, True),
             ("client", found.client, self.client, found.client is not None),
-            ("network", hex(found.network), hex(network), True),
+            ("network", hex(found.network), hex(network or 0), network is not None),
             ("recipe", hex(found.recipe), hex(self.recipe), bool(found.recipe and self.recipe)),
             ("number of examples", found.examples, self.examples, self.examples is not None),
             ("hash of its examples", hex(found.data), hex(self.data), bool(found.data and self.data)),

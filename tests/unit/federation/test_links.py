@@ -15,7 +15,6 @@ from prowd.federation.links import Agreed, LinkedDevice, LinkedDevices, agreed, 
 from prowd.federation.transport import Refusal, Silence
 from prowd.link import Gateway, Hello, Patience
 from prowd.methods import FedAvg
-from prowd.methods.common import MEASURE_RECEIVED, MEASURE_TRAINED
 from prowd.numbers.bits import FLOAT32
 from prowd.wire import decode_task, decode_update, encode_task
 from tests.board import Board, hello
@@ -176,7 +175,7 @@ def test_what_is_measured_for_a_device(tmp_path: Path) -> None:
     spec, method = place.clients[0], FedAvg()
     weights = method.dispatch(place, method.init(place), spec)
     plain = asked(place, spec, weights)
-    wanted = asked(place, spec, weights, **{MEASURE_RECEIVED: 1.0, MEASURE_TRAINED: 1.0})
+    wanted = asked(place, spec, weights, measure_received=1.0, measure_trained=1.0)
     answer, test = honest(place, method, tmp_path), device(spec, tmp_path).test
     reply = answer(0, encode_task(plain).join())
     assert reply is not None
