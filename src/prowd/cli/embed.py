@@ -13,7 +13,7 @@ from prowd.cli.arguments import read_pairs, set_option
 from prowd.cli.listing import print_table
 from prowd.cli.main import main
 
-__all__ = ["embed"]
+__all__ = ["Memory", "embed"]
 
 UNITS = {"": 1, "K": 1024, "M": 1024**2}
 
@@ -28,12 +28,13 @@ class _Group(click.Group):
         return super().resolve_command(ctx, args if known else ["write", *args])
 
 
-class _Memory(click.ParamType):
+class Memory(click.ParamType):
     """Bytes, as in 64K."""
 
     name = "size"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read a size."""
         if isinstance(value, int):
             return value
         found = re.fullmatch(r"([0-9]{1,9})([KM]?)B?", str(value).strip().upper())
@@ -56,9 +57,7 @@ def embed() -> None:
 @embed.command(hidden=True)
 @click.argument("config", metavar="RUN_DIR | PRESET | FILE.toml")
 @click.option("--width", metavar="WIDTH", help="Of the device: int2 to int16. Default: the only one of its clients.")
-@click.option(
-    "--ram", type=_Memory(), metavar="SIZE", help="Memory that the device has, as in 64K. Default: as needed."
-)
+@click.option("--ram", type=Memory(), metavar="SIZE", help="Memory that the device has, as in 64K. Default: as needed.")
 @click.option("--client", type=click.IntRange(0), metavar="N", help="Whose examples are written as a card.")
 @click.option(
     "--check", "checks", is_flag=True, help="Compile it here, and compare a round of it with the Python client."
