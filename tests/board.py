@@ -1,16 +1,18 @@
 """A board that is none: a program that speaks the link's frames and computes with the ordinary client.
 
-``python tests/board.py CONFIG.toml CLIENT`` is client CLIENT of a run, over standard input and output. With a folder
-as well it remembers what methods have it remember, and measures what it is asked to, which no real board does.
+``python tests/board.py CONFIG.toml CLIENT [FOLDER [PORT]]`` is client CLIENT of a run, over standard input and output
+or a port. With a folder it remembers what methods have it remember, and measures as asked, which no real board does.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import struct
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -137,21 +139,33 @@ def client_of(config: Path, client: int, folder: Path, *, measures: bool) -> tup
 
 
 def main() -> None:
-    """Speak over standard input and output."""
-    with tempfile.TemporaryDirectory() as folder:
-        config, client, *kept = sys.argv[1:]
-        train, me = client_of(Path(config), int(client), Path(*kept or [folder]), measures=bool(kept))
-        board = Board(train, me)
-        write(board.boot())
-        while data := os.read(0, 65536):
-            for answer in board.feed(data):
-                write(answer)
+    """Speak over standard input and output, or with whoever connects."""
+    config, client, *rest = sys.argv[1:]
+    folder, port = (*rest, "", "")[:2]
+    with tempfile.TemporaryDirectory() as temporary:
+        train, me = client_of(Path(config), int(client), Path(folder or temporary), measures=bool(folder))
+        if not port:
+            serve(Board(train, me), 0, 1)
+            return
+        with socket.create_server(("127.0.0.1", int(port))) as server:
+            while True:
+                connection, _ = server.accept()
+                with connection, suppress(OSError):
+                    serve(Board(train, me), connection.fileno(), connection.fileno())
 
 
-def write(data: bytes) -> None:
+def serve(board: Board, reads: int, writes: int) -> None:
+    """From being switched on to the end of the link."""
+    write(writes, board.boot())
+    while data := os.read(reads, 65536):
+        for answer in board.feed(data):
+            write(writes, answer)
+
+
+def write(descriptor: int, data: bytes) -> None:
     """All of it."""
     while data:
-        data = data[os.write(1, data) :]
+        data = data[os.write(descriptor, data) :]
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import prowd
 from prowd.flower.control import Control
 from prowd.flower.demo import follow, run_config, start_nodes, wait_for_nodes
 from prowd.flower.keys import make_node_key
-from prowd.flower.processes import LocalFederation, local_federation
+from prowd.flower.processes import LocalFederation, free_port, local_federation
 from prowd.flower.settings import write_app
 from prowd.numbers.bits import parse_mix
 from prowd.runs.directory import weights_hash
@@ -61,11 +61,12 @@ def test_flower_gives_the_same_bits_though_its_server_is_killed(tmp_path: Path) 
 
 
 def start_gateway(federation: LocalFederation, config: Path, client: int, width: str) -> None:
-    """A node whose work is done by a program at the end of a link."""
-    name, state = f"node-{client}", federation.folder / "state" / "board"
-    link = f"exec:{sys.executable} {board.__file__} {config} {client} {state}"
+    """A node whose work is done at the end of a link, by a program that remembers and measures as a client does."""
+    name, port = f"node-{client}", str(free_port())
+    state = str(federation.folder / "state" / name)
+    federation.start("board", [sys.executable, board.__file__, str(config), str(client), state, port])
     federation.add_node(name)
-    federation.start_node(name, {"client": client, "width": width, "link": link})
+    federation.start_node(name, {"client": client, "width": width, "link": f"tcp:127.0.0.1:{port}"})
 
 
 def kill_server_app(federation: LocalFederation) -> None:

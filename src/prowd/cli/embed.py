@@ -13,7 +13,7 @@ from prowd.cli.arguments import read_pairs, set_option
 from prowd.cli.listing import print_table
 from prowd.cli.main import main
 
-__all__ = ["Memory", "embed"]
+__all__ = ["embed", "memory"]
 
 UNITS = {"": 1, "K": 1024, "M": 1024**2}
 
@@ -28,19 +28,12 @@ class _Group(click.Group):
         return super().resolve_command(ctx, args if known else ["write", *args])
 
 
-class Memory(click.ParamType):
+def memory(text: str) -> int:
     """Bytes, as in 64K."""
-
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read a size."""
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"([0-9]{1,9})([KM]?)B?", str(value).strip().upper())
-        if found is None:
-            self.fail(f"{value!r} is no size; accepted: bytes, as in 65536, 64K or 1M", param, ctx)
-        return int(found[1]) * UNITS[found[2]]
+    found = re.fullmatch(r"([0-9]{1,9})([KM]?)B?", text.strip().upper())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no size; accepted: bytes, as in 65536, 64K or 1M")
+    return int(found[1]) * UNITS[found[2]]
 
 
 @main.group(cls=_Group, subcommand_metavar="[RUN_DIR | PRESET | FILE.toml] [OPTIONS]")
@@ -57,7 +50,7 @@ def embed() -> None:
 @embed.command(hidden=True)
 @click.argument("config", metavar="RUN_DIR | PRESET | FILE.toml")
 @click.option("--width", metavar="WIDTH", help="Of the device: int2 to int16. Default: the only one of its clients.")
-@click.option("--ram", type=Memory(), metavar="SIZE", help="Memory that the device has, as in 64K. Default: as needed.")
+@click.option("--ram", type=memory, metavar="SIZE", help="Memory that the device has, as in 64K. Default: as needed.")
 @click.option("--client", type=click.IntRange(0), metavar="N", help="Whose examples are written as a card.")
 @click.option(
     "--check", "checks", is_flag=True, help="Compile it here, and compare a round of it with the Python client."

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from prowd.cli.arguments import read_pairs, set_option
-from prowd.cli.embed import Memory, embed
+from prowd.cli.embed import embed, memory
 from prowd.cli.listing import print_table
 from prowd.cli.main import long_command
 
@@ -17,7 +17,7 @@ __all__ = ["demo"]
 
 @embed.command()
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Default: prowd, then prowd-plus.")
-@click.option("--ram", type=Memory(), default="64K", show_default=True, metavar="SIZE", help="Memory that a watch has.")
+@click.option("--ram", type=memory, default="64K", show_default=True, metavar="SIZE", help="Memory that a watch has.")
 @set_option
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder to make. Default: one under runs/.")
 def demo(methods: Sequence[str], ram: int, pairs: Sequence[str], out: Path | None) -> None:
