@@ -20,7 +20,9 @@ from prowd.device.memory import forget_after
 from prowd.device.scene import Scene
 from prowd.errors import ConfigError, RunError
 from prowd.federation import engine
+from prowd.federation.client import Clients
 from prowd.federation.engine import Federation
+from prowd.federation.links import LinkedDevices
 from prowd.federation.pool import ProcessPool
 from prowd.federation.processes import available_cores
 from prowd.federation.transport import InProcess, Transport
@@ -140,9 +142,9 @@ class Session:
 
         The run must be one of simulated clients, or, where ``devices`` says so, one of real devices.
         """
-        other = sorted(set(settings) - {"rounds", "kernel"})
+        other = sorted({key.partition(".")[0] for key in settings} - {"rounds", "kernel", "links"})
         if other:
-            accepted = "rounds, to make a run longer, and kernel"
+            accepted = "rounds, to make a run longer, kernel and links"
             raise ConfigError(f"{other[0]}: cannot be changed on resume; accepted: {accepted}")
         rundir = RunDir.open(path)
         try:
@@ -208,10 +210,18 @@ class Session:
         return Snapshots(folder, config.snapshots, config.rounds, config.snapshot_entries, self.federation.cohort)
 
     def _transport(self, workers: int) -> Transport:
-        start, kept = self.federation.scene.start, (self.rundir.memories, self.snapshots)
-        if workers == 1:
-            return InProcess(assemble(self.config, self.dataset, start=start).clients(*kept))
-        return ProcessPool(workers, elsewhere(self.config, self.dataset, *kept, start))
+        """Links to the clients that have one; processes, or this one, for the others."""
+        linked = self.config.links
+        if workers == 1 or len(linked) == len(self.federation.scene.clients):
+            inner: Transport = InProcess(self._clients())
+        else:
+            kept = (self.rundir.memories, self.snapshots)
+            inner = ProcessPool(workers, elsewhere(self.config, self.dataset, *kept, self.federation.scene.start))
+        return LinkedDevices(inner, self._clients(), linked) if linked else inner
+
+    def _clients(self) -> Clients:
+        found = assemble(self.config, self.dataset, start=self.federation.scene.start)
+        return found.clients(self.rundir.memories, self.snapshots)
 
 
 def warn_if_slow(scene: Scene) -> None:
