@@ -1,4 +1,7 @@
-"""Builds the integer kernels where there is a C compiler for x86-64; without them prowd works, only slower."""
+"""Builds the integer kernels where there is a C compiler; without them prowd works, only slower.
+
+The vector kernels are for x86-64 and AArch64, by GCC or Clang; their sources ask the compiler which of the two it is.
+"""
 
 import platform
 import sys
@@ -25,8 +28,8 @@ def clones() -> list[str]:
 
 kernels = Extension(
     "prowd.nets.lowbit._native",
-    files("*.c"),
-    depends=[*files("*.h"), *files("*.h", CORE)],
+    [*files("*.c"), *files("*.c", NATIVE / "python")],
+    depends=[*files("*.h"), *files("*.h", NATIVE / "python"), *files("*.h", CORE)],
     include_dirs=[CORE.as_posix()],
     extra_compile_args=["-O3", "-std=c11", "-fvisibility=hidden"],
     py_limited_api=True,
@@ -41,7 +44,7 @@ core = Extension(
     py_limited_api=True,
     optional=True,
 )
-buildable = platform.machine() in {"x86_64", "AMD64"} and sys.platform != "win32"
+buildable = platform.machine() in {"x86_64", "AMD64", "aarch64", "arm64"} and sys.platform != "win32"
 setup(
     ext_modules=[kernels, core] if buildable else [core],
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if buildable else {},
