@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-NATIVE := setup.py $(wildcard embedded/core/* src/prowd/nets/lowbit/native/* src/prowd/nets/lowbit/c99/*)
+NATIVE := setup.py $(wildcard embedded/core/* src/prowd/nets/lowbit/native/* src/prowd/nets/lowbit/native/python/* src/prowd/nets/lowbit/c99/*)
 
 $(STAMP): pyproject.toml constraints.txt $(NATIVE)
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "prowd needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ...")'

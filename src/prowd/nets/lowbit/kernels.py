@@ -112,7 +112,7 @@ def _why_not_here() -> str | None:
     try:
         from prowd.nets.lowbit.int8 import Int8Kernel, instruction_sets
     except ImportError as error:
-        return f"prowd was installed without its compiled part, which needs a C compiler on x86-64 ({error})"
+        return f"prowd was installed without its compiled part, which needs a C compiler on x86-64 or AArch64 ({error})"
     found = instruction_sets()
     if not found:
         return "this CPU has neither AVX512-VNNI nor AVX2"
