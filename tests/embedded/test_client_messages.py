@@ -179,7 +179,7 @@ def test_noise_between_frames_is_skipped(case: Case, command: list[str]) -> None
             board.send(
                 b"PRPRWPRWL" * random.randrange(2) + frame[: random.randrange(1, len(frame))] * random.randrange(2)
             )
-            board.send(frame)
+            board.send(bytes(frame))
         board.send(bytes(CHUNK + 64))  # ends whatever it still waits for, as a gateway does
         board.number = 777
         assert board.handle(task) == case.runtime.handle(task)
