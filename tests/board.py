@@ -148,6 +148,7 @@ def main() -> None:
             serve(Board(train, me), 0, 1)
             return
         with socket.create_server(("127.0.0.1", int(port))) as server:
+            print("listening", file=sys.stderr, flush=True)
             while True:
                 connection, _ = server.accept()
                 with connection, suppress(OSError):

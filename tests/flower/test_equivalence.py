@@ -65,6 +65,7 @@ def start_gateway(federation: LocalFederation, config: Path, client: int, width:
     name, port = f"node-{client}", str(free_port())
     state = str(federation.folder / "state" / name)
     federation.start("board", [sys.executable, board.__file__, str(config), str(client), state, port])
+    until(lambda: "listening" in federation.last_words("board"), federation)
     federation.add_node(name)
     federation.start_node(name, {"client": client, "width": width, "link": f"tcp:127.0.0.1:{port}"})
 

@@ -129,9 +129,7 @@ class RunConfig(BaseModel):
     snapshot_entries: Count = Field(2048, description="entries of each tensor in such a sample")
     device: str = "cpu"
     kernel: KernelChoice = Field("auto", description="arithmetic of clients of at most 8 bits")
-    links: dict[int, str] = Field(
-        default_factory=dict, description="CLIENT = exec:..., tcp:... or serial:... of a device"
-    )
+    links: dict[int, str] = Field({}, description="CLIENT = exec:..., tcp:... or serial:... of a device")
 
     @field_validator("clients")
     @classmethod

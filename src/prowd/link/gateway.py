@@ -36,9 +36,9 @@ class Patience:
 
     answer: float = 2.0
     """Seconds until an answer comes, beside those that its bytes take on a serial line."""
-    repeats: int = 5
+    repeats: int = 14
     """Times that a request without an answer is repeated."""
-    boot: float = 60.0
+    boot: float = 120.0
     """Seconds that a device may take from being switched on to its first answer."""
     work: float = 300.0
     """Seconds without a sign of life while a device trains."""
