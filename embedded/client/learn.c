@@ -33,7 +33,6 @@ static inline int32_t ternary(const prowd_client *c, int32_t i) {
 static inline int32_t taps_of(Stage *s) { return s->kernel_rows * s->kernel_columns; }
 static inline int32_t each_of(Stage *s) { return s->inputs / s->groups * taps_of(s); } /* weights of an output */
 static inline int32_t received_of(Stage *s) { return s->inputs * s->rows * s->columns; }
-static inline int32_t given_of(Stage *s) { return s->outputs * s->out_rows * s->out_columns; }
 
 /* --- forward -------------------------------------------------------------------------------------------------------- */
 

@@ -70,6 +70,8 @@ def build(folder: Path, name: str, *, optimise: str = "-O2", extra: Sequence[str
     """Compile what ``write_client`` has written; return the program."""
     target, program = TARGETS[name], folder / name
     _check(name)
+    if target.platform == "cortexm" and not target.board:
+        raise RunError(f"there is no board with a {name} to build a program for; accepted: its objects")
     linked = ["-T", "mps2.ld", "-Wl,--gc-sections,--entry=prowd_start"] if target.platform == "cortexm" else []
     _compile(folder, target, [optimise, *extra, *_sources(folder, target), *linked, "-o", program.name])
     return program
