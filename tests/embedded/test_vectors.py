@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded.driver import TIMEOUT, compiler
-from tests.embedded.machines import ARMS, Machine
+from prowd.embedded.build import TARGETS, lacking
+from tests.embedded.driver import TIMEOUT, compiler, compiler_for
 from tests.embedded.vectors import FLAGS, cases
 
 SETS = {
@@ -18,6 +18,13 @@ SETS = {
     "cortex-a72": ["neon", "portable"],
 }
 HERE = {"x86_64": ["avx512vnni", "avx2", "portable"], "aarch64": ["neondot", "neon", "portable"]}
+
+
+def compiled(folder: Path, by: list[str]) -> Path:
+    """Compile the program."""
+    program = folder / "vectors"
+    subprocess.run([*by, *FLAGS, "-o", str(program)], check=True, capture_output=True, text=True)
+    return program
 
 
 def said_by(command: list[str], question: str = "") -> list[str]:
@@ -42,17 +49,19 @@ def check(command: list[str]) -> list[str]:
 @pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
 @pytest.mark.skipif(platform.machine() not in HERE, reason="there are no vector kernels for this CPU")
 def test_this_cpu_computes_what_the_oracle_does(tmp_path: Path) -> None:
-    program = tmp_path / "vectors"
-    subprocess.run([compiler() or "cc", *FLAGS, "-o", str(program)], check=True, capture_output=True, text=True)
-    names = check([str(program)])
+    names = check([str(compiled(tmp_path, [compiler() or "cc"]))])
     expected = HERE[platform.machine()]
     assert names == [name for name in expected if name in names]
     assert "portable" in names or not names
 
 
-@pytest.mark.parametrize("machine", ARMS, ids=lambda machine: machine.name)
-def test_arm_computes_what_the_oracle_does(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> None:
-    if reason := machine.why_not():
-        pytest.skip(reason)
-    program = machine.compiled(tmp_path_factory.getbasetemp() / "vectors-arm", FLAGS)
-    assert check(machine.command(program)) == SETS[machine.name]
+@pytest.fixture(scope="module")
+def for_arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if missing := lacking("aarch64"):
+        pytest.skip(f"there is no {missing}")
+    return compiled(tmp_path_factory.mktemp("arm"), compiler_for("aarch64"))
+
+
+@pytest.mark.parametrize("cpu", SETS)
+def test_arm_computes_what_the_oracle_does(cpu: str, for_arm: Path) -> None:
+    assert check([TARGETS["aarch64"].emulator, "-cpu", cpu, str(for_arm)]) == SETS[cpu]
