@@ -1,10 +1,12 @@
 """Builds the integer kernels where there is a C compiler for x86-64; without them prowd works, only slower."""
 
 import platform
+import shutil
 import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 NATIVE = Path("src/prowd/nets/lowbit/native")
@@ -21,6 +23,18 @@ def clones() -> list[str]:
     if not (sys.platform == "linux" and platform.machine() == "x86_64"):
         return []
     return ['-DPROWD_CLONES=__attribute__((target_clones("arch=x86-64-v4","avx2","default")))']
+
+
+class WithSources(build_py):
+    """Takes the C sources of embedded/ along, for `prowd embed`; a clone has them where they are."""
+
+    def run(self) -> None:
+        """Copy them beside the Python files."""
+        super().run()
+        if not self.editable_mode:
+            for part in ("client", "core", "platforms"):
+                to = Path(self.build_lib, "prowd/embedded/c", part)
+                shutil.copytree(HERE / "embedded" / part, to, dirs_exist_ok=True)
 
 
 kernels = Extension(
@@ -43,6 +57,7 @@ core = Extension(
 )
 buildable = platform.machine() in {"x86_64", "AMD64"} and sys.platform != "win32"
 setup(
+    cmdclass={"build_py": WithSources},
     ext_modules=[kernels, core] if buildable else [core],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -41,7 +41,7 @@ def run(
     Args:
         source: a preset's name or the path of a TOML file; by default ``quick``.
         out: the run directory to make; by default a new one under ``runs/``.
-        resume: a run directory to continue instead; only ``rounds`` and ``kernel`` may be given with it.
+        resume: a run directory to continue instead; only ``rounds``, ``kernel`` and ``links`` may be given with it.
         workers: processes that train clients; by default one a core. Results do not depend on it.
         data: a data set's name, an ``.npz`` file, or a dict of the arrays ``x_train``, ``y_train``, ``x_test`` and
             ``y_test`` (images NCHW: uint8, int8 codes, or floats in [−1, 1]).

@@ -5,7 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["ClientError", "ConfigError", "DataError", "ProwdError", "RunError", "WireError", "harmless", "near"]
+__all__ = [
+    "ClientError",
+    "ConfigError",
+    "DataError",
+    "LinkError",
+    "ProwdError",
+    "RunError",
+    "WireError",
+    "harmless",
+    "near",
+]
 
 
 class ProwdError(Exception):
@@ -30,6 +40,14 @@ class RunError(ProwdError):
 
 class ClientError(ProwdError):
     """A client's own code failed; carries the traceback of the process in which it ran."""
+
+
+class LinkError(ProwdError):
+    """A linked device cannot be reached, does not answer or refuses; ``again``: a new link may help."""
+
+    def __init__(self, reason: str, *, again: bool = False) -> None:
+        super().__init__(reason)
+        self.again = again
 
 
 def harmless(text: str, longest: int = 500) -> str:

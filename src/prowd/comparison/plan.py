@@ -107,6 +107,8 @@ def make_plan(
         if key in settings:
             raise ConfigError(f"{key}: a comparison sets it for each run; accepted: {option}")
     values = override(read_settings(source), settings)
+    if values.get("links"):
+        raise ConfigError("links: a comparison makes several runs at once, a device does one; accepted: prowd run")
     classes = [find_method(name) for name in _unique("methods", methods)]
     names = _unique("methods", [found.name for found in classes])
     if baseline is not None and baseline not in names:

@@ -17,6 +17,7 @@ from prowd.config.options import all_options, make_method, own_options
 from prowd.config.tables import check_depth, explain, override
 from prowd.device.scene import Decay, Operation, Rescale, Uplink, Weighting
 from prowd.errors import ConfigError, near
+from prowd.link import check_address
 from prowd.methods import anchored
 from prowd.nets import MODELS, Layer
 from prowd.nets.float32 import FloatSettings
@@ -31,7 +32,9 @@ __all__ = ["NO_MATTER", "Rounds", "RunConfig", "load_config", "validate", "with_
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_ .+-]{0,99}$"  # it becomes part of a folder's name
 MOST_ROUNDS = 10**6
 
-NO_MATTER = frozenset({"version", "kernel", "snapshots", "snapshot_entries"})  # what leaves the results as they are
+NO_MATTER = frozenset(
+    {"version", "kernel", "links", "snapshots", "snapshot_entries"}
+)  # what leaves results as they are
 
 All = Literal["all"]
 Rounds = Literal["auto", "none"] | tuple[int, ...]
@@ -123,12 +126,20 @@ class RunConfig(BaseModel):
     snapshot_entries: Count = Field(2048, description="entries of each tensor in such a sample")
     device: str = "cpu"
     kernel: KernelChoice = Field("auto", description="arithmetic of clients of at most 8 bits")
+    links: dict[int, str] = Field(
+        default_factory=dict, description="CLIENT = exec:..., tcp:... or serial:... of a device"
+    )
 
     @field_validator("clients")
     @classmethod
     def _mix(cls, value: str) -> str:
         parse_mix(value)
         return value
+
+    @field_validator("links")
+    @classmethod
+    def _links(cls, value: dict[int, str]) -> dict[int, str]:
+        return {client: check_address(value[client]) for client in sorted(value)}
 
     @field_validator("robust")
     @classmethod
@@ -182,6 +193,9 @@ def validate(values: Mapping[str, Any]) -> RunConfig:
     clients = len(parse_mix(config.clients))
     if config.cohort != "all" and config.cohort > clients:
         raise ConfigError(f"cohort: {config.cohort} of {config.clients!r} a round; accepted: 1 to {clients}, or all")
+    nobody = [client for client in config.links if not 0 <= client < clients]
+    if nobody:
+        raise ConfigError(f"links: client {nobody[0]} of {config.clients!r}; accepted: 0 to {clients - 1}")
     if (config.model == "custom") != bool(config.layers):
         found = f"{len(config.layers)} layers for model {config.model!r}"
         raise ConfigError(f"layers: {found}; accepted: some for model 'custom', none for a named one")

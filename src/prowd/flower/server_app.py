@@ -73,7 +73,7 @@ def begin(grid: Grid, settings: ServerSettings) -> tuple[Session, Roll]:
     if settings.path:
         check_free(settings.path)
     config, dataset = prepare(settings.preset, settings.overrides())
-    _check_method(config)
+    _check_told(config)
     clients = len(parse_mix(config.clients))
     quorum_of(clients if config.cohort == "all" else config.cohort, settings)
     brief = Brief(secrets.token_hex(8), told(config, make_architecture(config, dataset)))
@@ -119,11 +119,13 @@ def quorum_of(cohort: int, settings: ServerSettings) -> int:
 def told(config: RunConfig, architecture: Architecture) -> str:
     """The settings as devices are told them: the network layer by layer, nothing of this machine."""
     return config.model_copy(
-        update={"model": "custom", "layers": architecture.layers, "device": "cpu", "kernel": "auto"}
+        update={"model": "custom", "layers": architecture.layers, "device": "cpu", "kernel": "auto", "links": {}}
     ).toml()
 
 
-def _check_method(config: RunConfig) -> None:
+def _check_told(config: RunConfig) -> None:
+    if config.links:
+        raise ConfigError("links: of a device its operator tells its node; accepted: none, and link in its node-config")
     if config.method not in METHODS:
         raise ConfigError(f"method: {config.method} is not built in; accepted on devices: {', '.join(METHODS)}")
 

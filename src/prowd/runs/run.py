@@ -19,7 +19,9 @@ from prowd.data import Dataset, Progress
 from prowd.device.memory import forget_after
 from prowd.errors import ConfigError, RunError
 from prowd.federation import engine
+from prowd.federation.client import Clients
 from prowd.federation.engine import Federation
+from prowd.federation.links import LinkedDevices
 from prowd.federation.pool import ProcessPool
 from prowd.federation.processes import available_cores
 from prowd.federation.transport import InProcess, Transport
@@ -117,9 +119,9 @@ class Session:
 
         The run must be one of simulated clients, or, where ``devices`` says so, one of real devices.
         """
-        other = sorted(set(settings) - {"rounds", "kernel"})
+        other = sorted({key.partition(".")[0] for key in settings} - {"rounds", "kernel", "links"})
         if other:
-            accepted = "rounds, to make a run longer, and kernel"
+            accepted = "rounds, to make a run longer, kernel and links"
             raise ConfigError(f"{other[0]}: cannot be changed on resume; accepted: {accepted}")
         rundir = RunDir.open(path)
         try:
@@ -184,9 +186,16 @@ class Session:
         return Snapshots(folder, config.snapshots, config.rounds, config.snapshot_entries, self.federation.cohort)
 
     def _transport(self, workers: int) -> Transport:
-        if workers == 1:
-            return InProcess(assemble(self.config, self.dataset).clients(self.rundir.memories, self.snapshots))
-        return ProcessPool(workers, elsewhere(self.config, self.dataset, self.rundir.memories, self.snapshots))
+        """Links to the clients that have one; processes, or this one, for the others."""
+        linked = self.config.links
+        if workers == 1 or len(linked) == len(self.federation.scene.clients):
+            inner: Transport = InProcess(self._clients())
+        else:
+            inner = ProcessPool(workers, elsewhere(self.config, self.dataset, self.rundir.memories, self.snapshots))
+        return LinkedDevices(inner, self._clients(), linked) if linked else inner
+
+    def _clients(self) -> Clients:
+        return assemble(self.config, self.dataset).clients(self.rundir.memories, self.snapshots)
 
 
 def default_workers(federation: Federation) -> int:
