@@ -6,8 +6,9 @@
 import prowd
 
 if __name__ == "__main__":  # worker processes import this file
-    small = {"clients": "int8:2, float32:2", "rounds": 3, "steps": 10}
-    comparison = prowd.compare("quick", methods=["fedavg", "prowd-plus"], seeds=[0, 1], **small)
+    comparison = prowd.compare(
+        "quick", methods=["fedavg", "prowd-plus"], seeds=[0, 1], clients="int8:2, float32:2", rounds=3, steps=10
+    )
     for row in comparison.rows:  # an Estimate has mean, half (of its 95 % interval) and count
         print(f"{row.method:12} {row.average.mean:6.2f} ± {row.average.half:.2f}, {row.bytes_up / 1e6:.1f} MB a round")
         if row.difference is not None:

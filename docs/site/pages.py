@@ -18,7 +18,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 from pymdownx.slugs import slugify
 
-__all__ = ["on_config", "on_files", "on_page_markdown", "origin", "place", "reachable", "turned"]
+__all__ = ["on_config", "on_files", "on_page_content", "on_page_markdown", "origin", "place", "reachable", "turned"]
 
 ROOT = Path(__file__).parents[2]
 PLACES = {"README.md": "index.md", "docs/README.md": "questions.md"}
@@ -49,6 +49,11 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Turn the links of a page to the places in the site."""
     return turned(markdown, origin(page.file.src_uri))
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Show a bar in the code of a table as a bar: forges take the backslash off, this Markdown does not."""
+    return re.sub(r"<td.*?</td>", lambda cell: cell[0].replace(r"\|", "|"), html, flags=re.S)
 
 
 def links(markdown: str) -> Iterator[str]:

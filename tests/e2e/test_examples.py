@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -126,11 +127,14 @@ def test_the_commands_it_shows_work(tmp_path: Path) -> None:
     [
         ("own_data", r"int8 +\d+\.\d% .*\nfloat32 +\d+\.\d% .*\nruns/watch-prowd-plus-\S+\n"),
         ("own_network", r"\{'int4': .*, 'int8': .*, 'float32': .*\}\nclasses of five images: \[\d(, \d){4}\]\n"),
+        ("board", r"(?s)memory for .*\nthe same weights with the C client and without\n"),
         ("compare", r"(?s)fedavg .* ± .*prowd-plus .* against fedavg: .*(fedavg|prowd-plus) 1 .*failed: none\n"),
     ],
-    ids=["own_data", "own_network", "compare"],
+    ids=["own_data", "own_network", "board", "compare"],
 )
 def test_an_example_runs_as_it_is(name: str, pattern: str, tmp_path: Path) -> None:
+    if name == "board" and not (shutil.which("make") and shutil.which("cc")):
+        pytest.skip("needs make and a C compiler")
     command = [sys.executable, str(EXAMPLE.with_name(f"{name}.py"))]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=4 * TIMEOUT, check=False

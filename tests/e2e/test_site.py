@@ -53,6 +53,13 @@ def test_the_reference_has_every_docstring_and_the_tour_its_pictures(site: Path)
     assert (site / "examples/tour.html").read_text("utf-8").count("<img") == 5
 
 
+def test_a_bar_in_the_code_of_a_table_is_a_bar(site: Path) -> None:
+    settings = (site / "configuration.html").read_text("utf-8").replace("&quot;", '"')
+    assert '<code>kind = "conv" | "linear" | ' in settings
+    pages = [page for page in site.rglob("*.html") if "source" not in page.parts]
+    assert [page.name for page in pages if re.search(r"<td>[^<]*<code>[^<]*\\\|", page.read_text("utf-8"))] == []
+
+
 def test_headings_are_named_as_on_a_forge(site: Path) -> None:
     assert 'id="what-no-single-device-may-do"' in (site / "configuration.html").read_text("utf-8")
     assert 'href="configuration.html#what-no-single-device-may-do"' in (site / "SECURITY.html").read_text("utf-8")

@@ -99,6 +99,8 @@ def test_it_runs_where_it_is_installed(installed: Path, tmp_path: Path) -> None:
     path = config_file(tmp_path)
     found = [weights_of(prowd, path, kernel) for kernel in ("c99", "auto")]
     assert found == [expected()["weights"]] * 2
+    run(prowd, "embed", path, "--out", "firmware", cwd=tmp_path)
+    assert (tmp_path / "firmware/client/client.h").is_file(), "the C sources are in the wheel"
 
 
 def weights_of(prowd: Path, config: Path, kernel: str) -> str:
