@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Self
 
 __all__ = [
-    "ClientError", "ConfigError", "DataError", "DiskError", "ProwdError", "RunError", "WireError", "harmless", "near",
+    "ClientError", "ConfigError", "DataError", "DiskError", "LinkError", "ProwdError", "RunError", "WireError",
+    "harmless", "near",
 ]  # fmt: skip
 
 CURES = {
@@ -52,6 +53,14 @@ class DiskError(RunError):
 
 class ClientError(ProwdError):
     """A client's own code failed; carries the traceback of the process in which it ran."""
+
+
+class LinkError(ProwdError):
+    """A linked device cannot be reached, does not answer or refuses; ``again``: a new link may help."""
+
+    def __init__(self, reason: str, *, again: bool = False) -> None:
+        super().__init__(reason)
+        self.again = again
 
 
 def harmless(text: str, longest: int = 500) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ import prowd
 from prowd.flower.control import Control
 from prowd.flower.demo import follow, run_config, start_nodes, wait_for_nodes
 from prowd.flower.keys import make_node_key
-from prowd.flower.processes import LocalFederation, local_federation
+from prowd.flower.processes import LocalFederation, free_port, local_federation
 from prowd.flower.settings import write_app
 from prowd.numbers.bits import parse_mix
 from prowd.runs.directory import weights_hash
 from prowd.runs.read import read_sessions
+from tests import board
 
 from .federations import children_of, lines_of, outcome, until
 
@@ -34,7 +36,8 @@ SETTINGS: dict[str, Any] = {"clients": CLIENTS, "method": "fedcomgate", "rounds"
 def test_flower_gives_the_same_bits_though_its_server_is_killed(tmp_path: Path) -> None:
     expected = prowd.run("quick", workers=1, out=tmp_path / "here", **SETTINGS)
     with local_federation(tmp_path) as federation:
-        start_nodes(federation, parse_mix(CLIENTS), "digits")
+        start_nodes(federation, parse_mix(CLIENTS)[:2], "digits")
+        start_gateway(federation, tmp_path / "here" / "config.toml", 2, "float32")
         app, path = write_app(tmp_path / "app"), tmp_path / "there"
         with federation.control() as control:
             wait_for_nodes(federation, control, 3)
@@ -55,6 +58,15 @@ def test_flower_gives_the_same_bits_though_its_server_is_killed(tmp_path: Path) 
     assert first["round"] == 0 <= second["round"] < 3
     assert all("--token HIDDEN" in session["command"] for session in (first, second)), "Flower's secret is not told"
     assert not list(path.rglob("*-client-*.safetensors")), "nor what a device holds"
+
+
+def start_gateway(federation: LocalFederation, config: Path, client: int, width: str) -> None:
+    """A node whose work is done at the end of a link, by a program that remembers and measures as a client does."""
+    name, port = f"node-{client}", str(free_port())
+    state = str(federation.folder / "state" / name)
+    federation.start("board", [sys.executable, board.__file__, str(config), str(client), state, port])
+    federation.add_node(name)
+    federation.start_node(name, {"client": client, "width": width, "link": f"tcp:127.0.0.1:{port}"})
 
 
 def kill_server_app(federation: LocalFederation) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +37,16 @@ def test_make_compiles_anew_what_has_changed(compiled: set[Path]) -> None:
     (wildcards,) = re.findall(r"^NATIVE := .*\$\(wildcard (.*)\)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     watched = {path.relative_to(ROOT) for pattern in wildcards.split() for path in ROOT.glob(pattern)}
     assert compiled <= watched
+
+
+def test_everything_says_the_same_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text("utf-8"), re.MULTILINE) == [version]
+    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)[0] == version
+
+
+def test_the_extra_all_has_every_extra_that_users_choose_from() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+    named = set(re.findall(r"[a-z]+", everything.partition("[")[2]))
+    assert named == {*extras} - {"all", "dev", "docs", "fuzz"}

@@ -12,7 +12,8 @@ import pytest
 import prowd
 
 ORDER = """
-    errors files numbers wire nets data device methods federation config runs comparison views flower api cli
+    errors files numbers wire link nets data device methods federation embedded config runs comparison views flower
+    api cli
 """
 ROOMS = ORDER.split()
 OPEN = {"__init__"}  # the package itself offers names of all rooms

@@ -17,6 +17,7 @@ from prowd.config.options import all_options, make_method, own_options
 from prowd.config.tables import check_depth, explain, override
 from prowd.device.scene import Decay, Operation, Rescale, Uplink, Weighting
 from prowd.errors import ConfigError, near
+from prowd.link import check_address
 from prowd.methods import anchored
 from prowd.nets import MODELS, Layer
 from prowd.nets.float32 import FloatSettings
@@ -26,12 +27,15 @@ from prowd.nets.tracing import Bias
 from prowd.numbers.averages import Rule
 from prowd.numbers.bits import parse_mix
 
-__all__ = ["NO_MATTER", "Rounds", "RunConfig", "load_config", "validate", "with_full_paths"]
+__all__ = ["GIVEN", "NO_MATTER", "RANDOM", "Rounds", "RunConfig", "load_config", "validate", "with_full_paths"]
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_ .+-]{0,99}$"  # it becomes part of a folder's name
 MOST_ROUNDS = 10**6
+RANDOM, GIVEN = "random", "given"  # of ``init``; all else is a path
 
-NO_MATTER = frozenset({"version", "kernel", "snapshots", "snapshot_entries"})  # what leaves the results as they are
+NO_MATTER = frozenset(
+    {"version", "kernel", "links", "snapshots", "snapshot_entries"}
+)  # what leaves results as they are
 
 All = Literal["all"]
 Rounds = Literal["auto", "none"] | tuple[int, ...]
@@ -105,6 +109,8 @@ class RunConfig(BaseModel):
     model: str = Field("digits", description="digits, vgg7, resnet8, dscnn, watch, or custom (given by layers)")
     width: float = Field(1.0, gt=0, le=16, description="multiplies every inner size of the model")
     bias: Bias = Field("refuse", description="of a network given as a module: refuse biases, or drop them")
+    init: str = Field(RANDOM, min_length=1, description="random, or a .safetensors file or a run to begin with")
+    init_sha256: str = Field("", description="content of the weights of init, to be the same on resume")
     input_size: Literal["native"] | Count = Field("native", description="pixels a side to which images are shrunk")
     layers: tuple[Annotated[Layer, Field(discriminator="kind")], ...] = ()
     # the local training
@@ -123,12 +129,20 @@ class RunConfig(BaseModel):
     snapshot_entries: Count = Field(2048, description="entries of each tensor in such a sample")
     device: str = "cpu"
     kernel: KernelChoice = Field("auto", description="arithmetic of clients of at most 8 bits")
+    links: dict[int, str] = Field(
+        default_factory=dict, description="CLIENT = exec:..., tcp:... or serial:... of a device"
+    )
 
     @field_validator("clients")
     @classmethod
     def _mix(cls, value: str) -> str:
         parse_mix(value)
         return value
+
+    @field_validator("links")
+    @classmethod
+    def _links(cls, value: dict[int, str]) -> dict[int, str]:
+        return {client: check_address(value[client]) for client in sorted(value)}
 
     @field_validator("robust")
     @classmethod
@@ -182,6 +196,9 @@ def validate(values: Mapping[str, Any]) -> RunConfig:
     clients = len(parse_mix(config.clients))
     if config.cohort != "all" and config.cohort > clients:
         raise ConfigError(f"cohort: {config.cohort} of {config.clients!r} a round; accepted: 1 to {clients}, or all")
+    nobody = [client for client in config.links if not 0 <= client < clients]
+    if nobody:
+        raise ConfigError(f"links: client {nobody[0]} of {config.clients!r}; accepted: 0 to {clients - 1}")
     if (config.model == "custom") != bool(config.layers):
         found = f"{len(config.layers)} layers for model {config.model!r}"
         raise ConfigError(f"layers: {found}; accepted: some for model 'custom', none for a named one")
@@ -199,12 +216,19 @@ def _with_former_option(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_full_paths(config: RunConfig) -> RunConfig:
     """Name files of data and of code by their full paths, so that a run can be resumed from another folder."""
-    is_file = config.data.lower().endswith(".npz")
+    data, init = config.data, config.init
+    if data.lower().endswith(".npz"):
+        data = _full_path("data", data, "the path of an .npz file")
+    if init not in (RANDOM, GIVEN):
+        init = _full_path("init", init, "random, or the path of a .safetensors file or of a run")
+    return config.model_copy(update={"data": data, "init": init, "method": anchored(config.method)})
+
+
+def _full_path(field: str, given: str, accepted: str) -> str:
     try:
-        data = str(Path(config.data).expanduser().resolve()) if is_file else config.data
+        return str(Path(given).expanduser().resolve())
     except (OSError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"data: {config.data!r} is no file: {error}; accepted: the path of an .npz file") from None
-    return config.model_copy(update={"data": data, "method": anchored(config.method)})
+        raise ConfigError(f"{field}: {given!r} is no file: {error}; accepted: {accepted}") from None
 
 
 def _fields_beside(place: Sequence[str]) -> list[str]:

@@ -3,11 +3,13 @@
 Every update is a movement from what its client was sent. A Float32 client whose tensors are farther from that than its
 local steps could take them has not done what it was asked, and its update is refused. A tensor that has moved much
 farther than those of the other clients of its width is clipped. Who claims many more examples than the others counts
-for a bounded number. What was done to whom is in the report of the round.
+for a bounded number, and for the fewer the farther it has moved: nobody's share times movement is more than that of the
+median client at the bound. What was done to whom is in the report of the round.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, median_low
@@ -74,24 +76,30 @@ def defend(scene: Scene, method: Method, tasks: Mapping[int, Task], admitted: Ad
     bounds = _bounds(moved, scene.defence.clip)
     updates: list[Update] = []
     for one in moved:
-        found = [_clip(scene, one, bounds.get(one.update.width, {})), counted(scene, one.update)]
-        limited += [limit for _, limit in found if limit is not None]
-        updates.append(replace(found[0][0], num_examples=found[1][0].num_examples))
+        update, far, room = _clip(scene, one, bounds.get(one.update.width, {}))
+        update, many = counted(scene, update, room)
+        limited += [limit for limit in (far, many) if limit is not None]
+        updates.append(update)
     return Admitted(updates, sorted(refused, key=lambda one: one.client), limited)
 
 
-def counted(scene: Scene, update: Update) -> tuple[Update, Limit | None]:
-    """The update with the number of examples that it counts for."""
+def counted(scene: Scene, update: Update, room: float = math.inf) -> tuple[Update, Limit | None]:
+    """The update with the number of examples that it counts for.
+
+    ``room``, 1 or more, is how many times as far it might have moved: of a client with more examples than the median,
+    so many medians count.
+    """
     defence, claimed = scene.defence, update.num_examples
     if defence.weighting == "uniform":
         return replace(update, num_examples=1), None
     if defence.cap is None:
         return update, None
-    usual = median_low(client.num_examples for client in scene.clients)
-    most = max(1, int(defence.cap * usual))
+    usual, times = median_low(client.num_examples for client in scene.clients), min(defence.cap, room)
+    most = max(1, int(times * usual))
     if claimed <= most:
         return update, None
-    reason = f"{claimed} examples; counted: {most}, {defence.cap:g} times the median of all clients"
+    so_far = ", as far as it moved" if room < defence.cap else ""
+    reason = f"{claimed} examples; counted: {most}, {times:.3g} times the median of all clients{so_far}"
     return replace(update, num_examples=most), Limit(update.client, str(update.width), "capped", reason)
 
 
@@ -125,20 +133,23 @@ def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[Bitwidth, dict
     }
 
 
-def _clip(scene: Scene, one: _Moved, bounds: Mapping[str, float]) -> tuple[Update, Limit | None]:
+def _clip(scene: Scene, one: _Moved, bounds: Mapping[str, float]) -> tuple[Update, Limit | None, float]:
+    """The update within its bounds, whether that has changed it, and how many times as far it might have moved."""
     update, weights = one.update, dict(one.update.weights)
     far: dict[str, float] = {}
+    room = math.inf
     for name, bound in bounds.items():
         most = max(bound, STILL * one.sizes[name])
+        room = min(room, most / one.norms[name]) if one.norms[name] else room
         if one.norms[name] > most:
             far[name] = one.norms[name] / most
             random = generator(scene.seed, "clip", update.round, update.client, name)
             weights[name] = clipped(weights[name], one.origins[name], most, random)
     if not far:
-        return update, None
+        return update, None, room
     worst = max(far, key=far.__getitem__)
     reason = f"{len(far)} of {len(weights)} tensors moved too far, {worst!r} by {far[worst]:.3g} times the bound"
-    return replace(update, weights=weights), Limit(update.client, str(update.width), "clipped", reason)
+    return replace(update, weights=weights), Limit(update.client, str(update.width), "clipped", reason), 1.0
 
 
 def _check_reach(scene: Scene, task: Task, one: _Moved) -> None:

@@ -41,7 +41,7 @@ def train(message: Message, context: Context) -> Message:
     config = read_run(brief.config)
     node = Node.read(context.node_config, config)
     task = unpack_task(message.content, TASK_LIMIT)
-    update = node.runtime(config, brief.run).handle(task)
+    update = node.handle(config, brief.run, task)
     facts = {"run": brief.run, "client": node.client, "bytes_in": len(task), "bytes_out": len(update)}
     event(log, "trained", {**facts, "seconds": round(time.perf_counter() - began, 3)})
     return Message(pack_update(update), reply_to=message)

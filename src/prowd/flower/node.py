@@ -1,7 +1,8 @@
 """A device of its own: what its operator says of it, its data, its memory. What the server says is not trusted here.
 
-The operator gives ``--node-config 'client=3 width="int8" data="/var/lib/prowd/mine.npz"'``. A node of Flower's
-simulation has a partition number only; it is the client of that number, with the width and data of the run's settings.
+The operator gives ``--node-config 'client=3 width="int8" data="/var/lib/prowd/mine.npz"'``, or, in the place of data,
+``link="serial:/dev/ttyACM0@115200"`` of a board that has its own. A node of Flower's simulation has a partition number
+only; it is the client of that number, with the width and data of the run's settings.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from prowd.device.scene import ClientSpec
 from prowd.device.training import Examples
 from prowd.errors import ConfigError, DataError, near
 from prowd.federation.client import ClientRuntime
+from prowd.flower.linked import introduce_board, task_board
+from prowd.link import check_address
 from prowd.methods import METHODS, Device
 from prowd.nets import Architecture, Linear
 from prowd.numbers.bits import Bitwidth, parse_mix
@@ -49,6 +52,8 @@ class Node:
     """The most that a server may ask of it."""
     shared: bool
     """Whether its data is a share of a data set that everybody has, not its own."""
+    link: str = ""
+    """Where the board is that does the work, if one does; only its operator says so."""
 
     @classmethod
     def read(cls, given: Mapping[str, object], config: RunConfig) -> Node:
@@ -62,19 +67,33 @@ class Node:
         client = _number("client", values.pop("client"), 0, "its number in the federation, 0 or more")
         steps = _number("steps", values.pop("steps"), 1, "local steps, 1 or more")
         memory = _number("memory", values.pop("memory"), 1, "megabytes, 1 or more")
+        link, data = values.pop("link"), values.pop("data")
+        if link and data is not None:
+            raise ConfigError(f"node-config: data is {data!r} beside link; accepted: one, a board has its data itself")
+        link = check_address(_text("link", link)) if link else ""
+        data = "" if link else _text("data", data)
         texts = {key: _text(key, value) for key, value in values.items()}
         width, state = Bitwidth.parse(texts.pop("width")), Path(texts.pop("state")).expanduser()
-        shared = simulated or not texts["data"].lower().endswith(".npz")
+        shared = simulated or not (link or data.lower().endswith(".npz"))
         limits = Limits(steps, memory * MEGABYTE)
-        return cls(client=client, width=width, state=state, limits=limits, shared=shared, **texts)
+        where = {"data": data, "link": link}
+        return cls(client=client, width=width, state=state, limits=limits, shared=shared, **where, **texts)
 
     def introduce(self, config: RunConfig) -> ClientSpec:
         """Who it is in a run; its data must fit the network and, where it is a share, be the server's."""
+        if self.link:
+            return introduce_board(self.link, config, self.client, self.width, self.limits)
         config, dataset = self._own(config), self._load(config, verify=True)
         network, device = _network(config, dataset), self._device(config, dataset, run="")
         self._check_limits(config, network, device)
         federate(config, network, ())
         return device.spec
+
+    def handle(self, config: RunConfig, run: str, task: bytes) -> bytes:
+        """Answer a task of a run."""
+        if self.link:
+            return task_board(self.link, config, self.client, self.width, self.limits, task)
+        return self.runtime(config, run).handle(task)
 
     def runtime(self, config: RunConfig, run: str) -> ClientRuntime:
         """The device in a run, ready to answer tasks."""
@@ -133,7 +152,8 @@ def read_run(text: str) -> RunConfig:
     if not isinstance(method, str) or method not in METHODS:
         found = method[:80] if isinstance(method, str) else type(method).__name__
         raise ConfigError(f"method: {found!r} is not built in; accepted: {', '.join(METHODS)}")
-    config = validate({**values, "device": "cpu", "kernel": "auto"})
+    own = {"device": "cpu", "kernel": "auto", "links": {}}  # above all no program to start
+    config = validate({**values, **own})
     if not config.layers:
         raise ConfigError("layers: none; accepted: the network, layer by layer")
     return config
@@ -144,7 +164,16 @@ def _defaults() -> dict[str, object]:
     state = str(user_state_path("prowd"))
     own = Limits.of_this_machine()
     limits = {"steps": own.steps, "memory": own.memory // MEGABYTE}
-    return {"client": None, "width": None, "data": None, "state": state, "device": "cpu", "kernel": "auto", **limits}
+    return {
+        "client": None,
+        "width": None,
+        "data": None,
+        "state": state,
+        "device": "cpu",
+        "kernel": "auto",
+        **limits,
+        "link": "",
+    }
 
 
 def _number(key: str, value: object, least: int, accepted: str) -> int:

@@ -13,7 +13,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from prowd.config.schema import RunConfig
+from prowd.config.schema import RANDOM, RunConfig
 from prowd.errors import ConfigError
 from prowd.federation.engine import Federation
 from prowd.federation.report import RoundReport
@@ -22,7 +22,7 @@ from prowd.flower.records import Brief
 from prowd.flower.roll import Roll
 from prowd.flower.settings import ServerSettings
 from prowd.flower.transport import FlowerTransport
-from prowd.methods import METHODS, ServerState
+from prowd.methods import METHODS, Local, ServerState
 from prowd.nets import Architecture
 from prowd.numbers.bits import parse_mix
 from prowd.runs.build import make_architecture, prepare
@@ -73,7 +73,7 @@ def begin(grid: Grid, settings: ServerSettings) -> tuple[Session, Roll]:
     if settings.path:
         check_free(settings.path)
     config, dataset = prepare(settings.preset, settings.overrides())
-    _check_method(config)
+    _check_told(config)
     clients = len(parse_mix(config.clients))
     quorum_of(clients if config.cohort == "all" else config.cohort, settings)
     brief = Brief(secrets.token_hex(8), told(config, make_architecture(config, dataset)))
@@ -119,13 +119,20 @@ def quorum_of(cohort: int, settings: ServerSettings) -> int:
 def told(config: RunConfig, architecture: Architecture) -> str:
     """The settings as devices are told them: the network layer by layer, nothing of this machine."""
     return config.model_copy(
-        update={"model": "custom", "layers": architecture.layers, "device": "cpu", "kernel": "auto"}
-    ).toml()
+        update={
+            "model": "custom", "layers": architecture.layers, "init": RANDOM, "init_sha256": "", "device": "cpu",
+            "kernel": "auto", "links": {},
+        }
+    ).toml()  # fmt: skip
 
 
-def _check_method(config: RunConfig) -> None:
+def _check_told(config: RunConfig) -> None:
+    if config.links:
+        raise ConfigError("links: of a device its operator tells its node; accepted: none, and link in its node-config")
     if config.method not in METHODS:
         raise ConfigError(f"method: {config.method} is not built in; accepted on devices: {', '.join(METHODS)}")
+    if config.method == Local.name and config.init != RANDOM:
+        raise ConfigError(f"init: {config.init}, but {Local.name} sends devices no weights; accepted: {RANDOM}")
 
 
 class Diary(RunObserver):

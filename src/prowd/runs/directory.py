@@ -31,10 +31,11 @@ from prowd.runs.holdings import Holdings
 from prowd.runs.read import read_lines, read_sessions
 from prowd.runs.roster import Roster
 
-__all__ = ["RunDir", "check_free", "last_state", "weights_hash"]
+__all__ = ["START", "RunDir", "check_free", "last_state", "weights_hash"]
 
 log = logging.getLogger(__name__)
 
+START = "init.safetensors"
 KEPT = 2  # checkpoints: the newest, and one before it in case the newest is damaged
 FORMAT = 1
 
@@ -94,6 +95,10 @@ class RunDir:
     def write_holdings(self, holdings: Holdings) -> None:
         """Write down who holds what in a run whose clients are simulated."""
         self._write(HOLDINGS, holdings.encode())
+
+    def write_start(self, data: bytes) -> None:
+        """Write down the weights that the run begins with, where they are not random."""
+        atomic_write(self.path / START, data)
 
     def write_roster(self, roster: Roster) -> None:
         """Write down the devices of a run whose clients are real ones."""

@@ -12,6 +12,7 @@ pytest.importorskip("flwr", reason="flwr is not installed")
 
 from flwr.app import RecordDict
 
+import prowd
 from prowd.device.scene import ClientSpec
 from prowd.errors import ConfigError, RunError
 from prowd.flower.records import introduce
@@ -193,6 +194,15 @@ def test_a_reason_does_not_fill_the_page(grid: FakeGrid, tmp_path: Path) -> None
 def test_a_method_of_one_s_own_is_no_method_for_devices(grid: FakeGrid, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"method: prowd\.methods:FedProx is not built in"):
         run(grid, tmp_path / "run", {"method": "prowd.methods:FedProx"})
+
+
+def test_devices_begin_with_the_weights_that_the_server_starts_from(grid: FakeGrid, tmp_path: Path) -> None:
+    first = run(grid, tmp_path / "first")
+    again = run(grid, tmp_path / "again", {"init": str(first.path)})
+    alone = prowd.run(again.path / "config.toml", out=tmp_path / "alone", workers=1)
+    assert again.summary["weights_sha256"] == alone.summary["weights_sha256"] != first.summary["weights_sha256"]
+    with pytest.raises(ConfigError, match=r"^init: .*/first, but local sends devices no weights; accepted: random"):
+        run(grid, tmp_path / "local", {"init": str(first.path), "method": "local"})
 
 
 def test_messages_live_no_longer_than_they_are_waited_for(grid: FakeGrid, tmp_path: Path) -> None:
