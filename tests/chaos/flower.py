@@ -7,15 +7,12 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from prowd.errors import RunError
 from prowd.flower.control import RunStatus
-from prowd.flower.demo import run_config, wait_for_nodes
+from prowd.flower.demo import run_config
 from prowd.flower.processes import Values, local_federation
 from prowd.flower.settings import write_app
 from prowd.numbers.bits import parse_mix
@@ -23,8 +20,9 @@ from tests.chaos.disks import Disk
 from tests.chaos.ledger import Ledger
 from tests.chaos.local import DISK_WORDS
 from tests.chaos.plan import ON_FLOWER, Fault
-from tests.chaos.programs import Member, living, members, wait_for
+from tests.chaos.programs import members, wait_for
 from tests.chaos.quiet import Quiet, rounds_in
+from tests.chaos.services import CLIENT_APP, EXECUTOR, LINK, SERVER_APP, Services
 
 __all__ = ["Lane"]
 
@@ -33,8 +31,6 @@ METHODS = ("fedcomgate", "prowd-plus")  # the first keeps a memory on its device
 SETTINGS: dict[str, Any] = {"clients": CLIENTS, "rounds": 6, "steps": 2, "batch": 8, "test_examples": 40}
 PATIENT: Mapping[str, float] = {"quorum": 2, "attempts": 40, "pause": 2.0}
 """A round counts only with all devices: then who was away for a while changes nothing."""
-LINK, EXECUTOR = "superlink", "superexec"
-SERVER_APP, CLIENT_APP = "flwr-serverapp", "flwr-clientapp"
 GONE = 10.0  # seconds without a server app after which an operator takes a run for dead
 
 
@@ -50,7 +46,6 @@ class Lane:
     faults: Iterator[Fault]
     patience: float
     held: Fault | None = None
-    nodes: dict[str, Values] = field(default_factory=dict)
     seen: float = 0.0
     """When a server app was last seen."""
     app_began: bool = False
@@ -65,14 +60,7 @@ class Lane:
         self.folder.mkdir()
         app = write_app(self.folder / "app")
         with local_federation(self.folder) as federation:
-            self.federation, self.app = federation, app
-            for client, width in enumerate(parse_mix(CLIENTS)):
-                name, state = f"node-{client}", str(self.devices.folder / f"state-{client}")
-                self.nodes[name] = {"client": client, "width": str(width), "data": "digits", "state": state}
-                federation.add_node(name)
-                self.begin(name)
-            with federation.control() as control:
-                wait_for_nodes(federation, control, len(self.nodes))
+            self.services = Services(federation, app, parse_mix(CLIENTS), self.devices.folder)
             number = 0
             while self.held or not self.ledger.over(ON_FLOWER):
                 self.run(self.disk.folder / f"run-{number}", METHODS[number % len(METHODS)])
@@ -95,7 +83,8 @@ class Lane:
     def session(self, values: Values, path: Path) -> bool:
         """One run of Flower's, disturbed while it lives; whether it ended as it should at the end of a run."""
         done, suffered = rounds_in(path), list[Fault]()
-        run = self.start(values)
+        run = self.services.start(values, self.patience)
+        self.seen, self.app_began = time.monotonic(), False
         while not self.ended(run):
             fault = self.held or (next(self.faults) if self.ledger.take(ON_FLOWER) else None)
             self.held = None
@@ -118,18 +107,18 @@ class Lane:
 
     def inflict(self, fault: Fault, run: int, path: Path) -> None:
         """Make a fault, and wait for what must come of it."""
-        node = [*self.nodes][int(fault.choice * len(self.nodes))]
+        node = [*self.services.nodes][int(fault.choice * len(self.services.nodes))]
         match fault.kind:
             case "kill SuperLink":
-                self.federation.kill(LINK)
+                self.services.federation.kill(LINK)
             case "kill executor":
-                self.federation.kill(EXECUTOR)
+                self.services.federation.kill(EXECUTOR)
             case "kill SuperNode":
-                self.federation.kill(node)
+                self.services.federation.kill(node)
             case "kill server app" | "kill client app":
                 name = SERVER_APP if "server" in fault.kind else CLIENT_APP
-                self.progress(run, path, lambda: bool(self.apps(name)))
-                for victim in self.apps(name)[:1]:
+                self.progress(run, path, lambda: bool(self.services.apps(name)))
+                for victim in self.services.apps(name)[:1]:
                     victim.send(signal.SIGKILL)
             case "stop SuperLink" | "stop SuperNode" | "stop SuperNode for good":
                 self.stop(fault, node, run, path)
@@ -148,13 +137,13 @@ class Lane:
     def stop(self, fault: Fault, node: str, run: int, path: Path) -> None:
         """Stop a process and all that it started, for some seconds or until somebody replaces it."""
         name = LINK if fault.kind == "stop SuperLink" else node
-        stopped = members(self.federation.processes[name].pid)
+        stopped = members(self.services.federation.processes[name].pid)
         for member in stopped:
             member.send(signal.SIGSTOP)
         if fault.kind.endswith("for good"):
             self.progress(run, path, after(self.deadline + 10))
-            if name in self.federation.processes:
-                self.federation.kill(name)
+            if name in self.services.federation.processes:
+                self.services.federation.kill(name)
             return
         self.progress(run, path, after(20 * fault.choice), link=name != LINK)
         for member in stopped:
@@ -180,26 +169,26 @@ class Lane:
             if rounds_in(path) != count:
                 count, moved = rounds_in(path), time.monotonic()
             if time.monotonic() > moved + self.patience:
-                self.ledger.complain(f"{path.name}: no round within {self.patience:g} s: {self.status(run)}")
-                for app in self.apps(SERVER_APP):
+                self.ledger.complain(f"{path.name}: no round within {self.patience:g} s: {self.services.status(run)}")
+                for app in self.services.apps(SERVER_APP):
                     app.send(signal.SIGKILL)
                 moved = time.monotonic()
             time.sleep(0.1)
 
     def ended(self, run: int) -> bool:
         """Whether a run is over: Flower says so, or its server app is gone."""
-        self.tend()
-        if self.apps(SERVER_APP):
+        self.services.tend()
+        if self.services.apps(SERVER_APP):
             self.seen, self.app_began = time.monotonic(), True
-        status = self.status(run)
+        status = self.services.status(run)
         if status is not None and status.stage == "finished":
             return True
         return time.monotonic() > self.seen + (GONE if self.app_began else self.patience)
 
     def post_mortem(self, run: int, suffered: list[Fault], path: Path) -> bool:
         """What became of a run of Flower's, and of each fault that it had; whether all of its rounds are there."""
-        wait_for(lambda: self.status(run) is not None, self.patience)
-        status = self.status(run) or RunStatus("", "", "the SuperLink does not answer")
+        wait_for(lambda: self.services.status(run) is not None, self.patience)
+        status = self.services.status(run) or RunStatus("", "", "the SuperLink does not answer")
         last = suffered[-1].kind if suffered else "nothing"
         dead = status.stage != "finished"
         problems = []
@@ -213,62 +202,17 @@ class Lane:
         for fault in suffered[:-1]:
             self.ledger.note(fault.kind, "went on")
         if suffered:
-            self.ledger.note(last, "wrong" if problems else "killed" if dead else LINES if failed else "went on")
+            self.ledger.note(
+                last, "wrong" if problems else "killed" if dead else "ended in one line" if failed else "went on"
+            )
         for problem in problems:
             self.ledger.complain(f"{path.name}, after {last}: {problem}: {status.outcome}: {status.details}")
         if failed:
             self.ledger.words[last] = status.details
-        wait_for(lambda: not self.apps(SERVER_APP), GONE)
-        for app in self.apps(SERVER_APP):  # of a run that Flower has given up
+        wait_for(lambda: not self.services.apps(SERVER_APP), GONE)
+        for app in self.services.apps(SERVER_APP):  # of a run that Flower has given up
             app.send(signal.SIGKILL)
         return not dead and not failed
-
-    def start(self, values: Values) -> int:
-        """Start a run of Flower's, as soon as the SuperLink takes it."""
-        end = time.monotonic() + self.patience
-        self.seen, self.app_began = time.monotonic(), False
-        while True:
-            self.tend()
-            try:
-                with self.federation.control() as control:
-                    return control.start(self.app, values)
-            except (httpx.HTTPError, RunError):
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.5)
-
-    def status(self, run: int) -> RunStatus | None:
-        """Where a run stands, if the SuperLink answers."""
-        try:
-            with self.federation.control() as control:
-                return control.status(run)
-        except (httpx.HTTPError, KeyError):
-            return None
-
-    def tend(self) -> None:
-        """Start again whatever has ended or was killed."""
-        for name in self.federation.ended:
-            self.federation.kill(name)  # and whatever is left of it
-        for name in (LINK, EXECUTOR, *self.nodes):
-            if name not in self.federation.processes:
-                self.begin(name)
-
-    def begin(self, name: str) -> None:
-        """Start a process by its name."""
-        if name == LINK:
-            self.federation.start_link()
-        elif name == EXECUTOR:
-            self.federation.start_executor()
-        else:
-            self.federation.start_node(name, self.nodes[name])
-
-    def apps(self, name: str) -> list[Member]:
-        """Processes of an app, which are in the group of the one that started them."""
-        groups = {process.pid for process in self.federation.processes.values()}
-        return [found for found in living() if name in found.command and found.group in groups]
-
-
-LINES = "ended in one line"
 
 
 def after(seconds: float) -> Callable[[], bool]:
