@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick-test check sanitize dist docs bench evidence peers fuzz clean
+.PHONY: help run test quick-test check sanitize dist docs bench evidence peers fuzz chaos clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -59,6 +59,11 @@ docs: $(STAMP) ## the documentation as a site in site/, every link checked; open
 SECONDS ?= 200
 fuzz: $(VENV)/.fuzz ## the decoder and the config loader, guided by coverage, SECONDS=200 for each of four targets; Linux
 	$(BIN)/python -m fuzz --seconds $(SECONDS)
+
+FAULTS ?= 200
+MINUTES ?= 15
+chaos: $(STAMP) ## kill -9, SIGSTOP, full disks: FAULTS=200 in MINUTES=15, and every run must end as if undisturbed; Linux
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos --faults $(FAULTS) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist src/prowd/nets/lowbit/*.so

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from prowd.runs import directory
+from prowd.files import atomic_write
 from prowd.runs.directory import RunDir
 from tests.runs import (
     TINY,
@@ -111,15 +111,14 @@ def test_a_run_in_use_cannot_be_resumed(copy: Path) -> None:
 
 def test_a_full_disk_is_one_line_that_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, settings = config_file(tmp_path, clients="int8:2", rounds=3), {"clients": "int8:2", "rounds": 3}
-    write = directory.atomic_write
 
     def full(path: Path, data: bytes) -> None:
         if path.name.startswith("round-000002"):
             raise OSError(28, "No space left on device")
-        write(path, data)
+        atomic_write(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(directory, "atomic_write", full)
+        patch.setattr("prowd.runs.directory.atomic_write", full)
         message = refused("run", source, "--out", "run", "--workers", "1", cwd=tmp_path)
     assert "round 2 cannot be saved to run: the disk is full, make room: [Errno 28]" in message
     found = re.search(r"finished rounds are saved; then continue with: prowd (run --resume run)$", message)

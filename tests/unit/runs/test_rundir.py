@@ -122,7 +122,12 @@ def test_a_file_that_cannot_be_written_is_told_with_the_cause(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("prowd.runs.directory.atomic_write", fail)
-    for write in (lambda: rundir.write_config(""), lambda: rundir.write_summary({}), lambda: rundir.add_session({})):
+    writes: list[Callable[[], None]] = [
+        lambda: rundir.write_config(""),
+        lambda: rundir.write_summary({}),
+        lambda: rundir.add_session({}),
+    ]
+    for write in writes:
         with pytest.raises(DiskError, match=rf"^{rundir.path}/\S+ cannot be written: .*{words}.*{os.strerror(number)}"):
             write()
 
