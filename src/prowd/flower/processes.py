@@ -79,11 +79,11 @@ class LocalFederation:
             "--parent-pid", str(os.getpid()),
         ])  # fmt: skip
 
-    def add_node(self, name: str) -> None:
-        """Make a node's key and register it."""
+    def add_node(self, name: str) -> int:
+        """Make a node's key and register it; returns the node's number, by which the server knows this key."""
         key = make_node_key(self.folder / "keys", name)
         with self.control() as control:
-            control.register(key.with_suffix(".pub"))
+            return control.register(key.with_suffix(".pub"))
 
     def start_node(self, name: str, config: Values) -> None:
         """Start a SuperNode with its key and its own configuration."""

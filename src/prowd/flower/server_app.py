@@ -77,9 +77,11 @@ def begin(grid: Grid, settings: ServerSettings) -> tuple[Session, Roll]:
     clients = len(parse_mix(config.clients))
     quorum_of(clients if config.cohort == "all" else config.cohort, settings)
     brief = Brief(secrets.token_hex(8), told(config, make_architecture(config, dataset)))
-    roll = Roll(grid, brief, clients)
+    roll = Roll(grid, brief, clients, owners=settings.nodes(clients) or {})
+    if not roll.owners:
+        event(log, "owners are not given", {"numbers": "belong to whoever comes first"}, logging.WARNING)
     roll.wait_for(clients, settings.join)
-    roster = Roster(brief.run, tuple(roll.specs[client] for client in sorted(roll.specs)))
+    roster = Roster(brief.run, tuple(roll.specs[client] for client in sorted(roll.specs)), roll.nodes)
     session = Session.begin(config, dataset, settings.path or fresh_path(config), roster)
     roll.brief = Brief(brief.run, told(session.config, session.federation.scene.architecture))
     return session, roll
@@ -95,7 +97,10 @@ def resume(grid: Grid, settings: ServerSettings) -> tuple[Session, Roll]:
             raise ConfigError(f"run-config: resume is {path}; accepted: a run of devices")
         brief = Brief(roster.run, told(session.config, session.federation.scene.architecture))
         known = {client.id: client for client in roster.clients}
-        roll = Roll(grid, brief, len(known), known)
+        given = settings.nodes(len(known))
+        if given is not None:
+            session.rundir.write_roster(replace(roster, owners=given))
+        roll = Roll(grid, brief, len(known), known, roster.owners if given is None else given)
         roll.wait_for(patient(session.federation, settings).quorum, settings.join)
     except BaseException:
         session.rundir.release()

@@ -13,7 +13,7 @@ from prowd.federation.engine import Federation, run_round
 from prowd.federation.report import Limit
 from prowd.methods import METHODS, FedAvg, ProWD
 from prowd.methods.prowd.dequantizer import DequantizerSettings
-from prowd.wire import decode_update, encode_update
+from prowd.wire import Update, decode_update, encode_update
 from tests.unit.federation.bad_devices import (
     HIGH,
     Change,
@@ -102,3 +102,30 @@ def test_uniform_weighting_is_for_every_method(name: str, tmp_path: Path) -> Non
     assert same(state.model, method.aggregate(uniform.scene, method.init(uniform.scene), updates).model)
     _, other = play(uneven, tmp_path / "b", {})
     assert not same(state.model, other.model)
+
+
+@pytest.mark.parametrize("against", [True, False])
+def test_who_moves_against_the_others_may_go_as_far_as_the_median(against: bool, tmp_path: Path) -> None:
+    given = ten()
+    answer = honest(given.scene, given.method, tmp_path)
+    model = given.method.init(given.scene).model
+
+    def answers(client: int, message: bytes) -> bytes | None:
+        reply = answer(client, message)
+        return encode_update(thirtyfold(decode_update(reply))) if client == HIGH and reply is not None else reply
+
+    def thirtyfold(update: Update) -> Update:
+        times = -30 if against else 30
+        far = {n: model[n] + times * (tensor.value() - model[n]) for n, tensor in update.weights.items()}
+        return replace(update, weights={n: replace(tensor, codes=far[n]) for n, tensor in update.weights.items()})
+
+    sent = FakeTransport(answers)
+    report, _ = run_round(given, given.method.init(given.scene), sent)
+    (limit,) = report.clients.limited
+    assert (limit.client, limit.what) == (HIGH, "clipped")
+    ratios = []
+    for name in decode_update(sent.came[HIGH]).weights:
+        norms = [float((decode_update(sent.came[n]).weights[name].value() - model[name]).norm()) for n in range(5, 10)]
+        bound = median(norms) if against else max(2 * median(norms), 0.3 * float(model[name].norm()))
+        ratios.append(norms[-1] / bound)
+    assert f"by {max(ratios):.3g} times the bound" in limit.reason

@@ -90,7 +90,7 @@ def test_a_node_that_is_not_back_yet_is_lost_until_it_is(grid: FakeGrid, tmp_pat
     ("change", "reason"),
     [
         ({"width": "int4"}, "client 1 is int4 with 358 examples; accepted: int8 with 358 examples"),
-        ({"client": 0}, "client 0 is node 100 already"),
+        ({"client": 0}, "client 0 belongs to node 100"),
         ({"client": 4}, "client is 4"),
     ],
 )
@@ -182,6 +182,35 @@ def test_a_client_number_is_one_s_own(spec: ClientSpec, reason: str, grid: FakeG
     grid.tricks = {(FIRST + 1, 0): [sends(introduce(spec))] * 99}
     with pytest.raises(RunError, match=f"^3 of the 4 devices .*; missing: 1; {reason}"):
         run(grid, tmp_path / "run")
+
+
+def test_a_number_belongs_to_a_registered_key(grid: FakeGrid, tmp_path: Path) -> None:
+    """A thief that is there first is turned away, and the owner let in; a resume knows the owners by itself."""
+    thief = FIRST - 1
+    grid.nodes = {thief: {**grid.nodes[FIRST], "state": str(tmp_path / "thief")}, **grid.nodes}
+    owners = ", ".join(str(FIRST + n) for n in range(4))
+    result = run(grid, tmp_path / "run", owners=owners)
+    assert weights(result) == expected()
+    assert {(thief, 0), (FIRST, 0), (FIRST, 1)} <= set(grid.asked)
+    assert weights(resume(grid, tmp_path / "run", settings="rounds=3")) == expected(rounds=3)
+    assert (thief, 1) not in grid.asked, "a hello is all that it is asked"
+
+
+def test_without_its_owner_a_number_is_nobody_s(grid: FakeGrid, tmp_path: Path) -> None:
+    run(grid, tmp_path / "run")
+    stolen = grid.nodes.pop(FIRST)
+    grid.nodes[FIRST + 9] = {**stolen, "state": str(tmp_path / "thief")}
+    lines = resume(grid, tmp_path / "run", settings="rounds=3").rounds
+    assert devices(lines[2])[0][0] == "lost"
+    owners = ", ".join(str(node) for node in (FIRST + 9, FIRST + 1, FIRST + 2, FIRST + 3))
+    lines = resume(grid, tmp_path / "run", settings="rounds=4", owners=owners).rounds
+    assert devices(lines[3])[0][0] == "ok", "the operator says whose it is now"
+
+
+@pytest.mark.parametrize("owners", ["1,2,3", "1,2,3,3", "1,2,3,x", "1,2,3,4,5"])
+def test_owners_are_one_for_each_client(owners: str, grid: FakeGrid, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"owners is .*; accepted: the numbers of 4 nodes"):
+        run(grid, tmp_path / "run", owners=owners)
 
 
 def test_a_reason_does_not_fill_the_page(grid: FakeGrid, tmp_path: Path) -> None:
