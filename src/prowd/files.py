@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["atomic_folder", "atomic_write", "sha256"]
+__all__ = ["atomic_folder", "atomic_write", "clear_leftovers", "sha256"]
+
+LEFTOVER = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
 def sha256(data: bytes | NDArray[Any]) -> str:
@@ -57,6 +60,13 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     finally:
         for leftover in (temporary, old):
             _remove(leftover)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what those left who were killed while they wrote; nobody else may be writing now."""
+    for path in list(folder.rglob(".*.tmp")):
+        if LEFTOVER.fullmatch(path.name):
+            _remove(path)
 
 
 def _beside(path: Path) -> Path:

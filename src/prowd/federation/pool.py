@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import time
 import traceback
 from collections import deque
@@ -24,7 +26,12 @@ __all__ = ["ProcessPool"]
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 2  # a client whose worker process dies is tried once more, in a new one
-READY, REPLY, FAILURE = b"s", b"r", b"f"
+READY, REPLY, FAILURE, ALIVE = b"s", b"r", b"f", b"a"
+PULSE = 2.0  # seconds between a worker's signs of life
+MEMORY = "That is what a system does that runs out of memory; accepted: fewer workers (--workers 1)"
+FROZEN = 120.0  # seconds without one, after which a worker is replaced, however long its client takes
+STARTING = 600.0  # seconds that a worker may take to begin
+STEP = 1.0  # seconds that are waited at a time: those in which this process was itself stopped do not count
 
 
 @dataclass
@@ -38,6 +45,13 @@ class _Worker:
     ready: bool = False
     briefed: bool = False
     bodies: set[int] = field(default_factory=set)
+    silent: float = 0.0
+    """Seconds since it was last heard of."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds of silence after which it is replaced."""
+        return FROZEN if self.ready else STARTING
 
 
 class ProcessPool:
@@ -70,7 +84,7 @@ class ProcessPool:
                     self._send(worker, client, parcels[client], bodies[client])
             for worker in self._speaking():
                 done, message = worker.client, self._receive(worker)
-                if done is None or message[:1] == READY:
+                if done is None or message[:1] in (READY, ALIVE):
                     continue
                 worker.client = None
                 if message:
@@ -78,6 +92,8 @@ class ProcessPool:
                     yield done, message[1:]
                 elif attempts[done] < ATTEMPTS:
                     waiting.appendleft(done)
+                elif not worker.ready:
+                    raise RunError(f"{_cause(worker.process.exitcode)}. {MEMORY}")
 
     def close(self) -> None:
         """Stop the workers: none has anything to save by now, and to end by itself takes a process half a second."""
@@ -93,17 +109,31 @@ class ProcessPool:
         body = None if key in worker.bodies else parcel.body
         worker.client, worker.began, worker.briefed = client, time.perf_counter(), True
         worker.bodies.add(key)
+        worker.silent = 0.0
+        overdue = threading.Timer(worker.patience, worker.process.kill)  # who is frozen reads nothing
+        overdue.daemon = True
+        overdue.start()
         try:
             worker.connection.send((briefing, client, parcel.head, key, body))
         except OSError:
             log.debug("worker of client %d is gone; noticed when its reply is read", client)
+        finally:
+            overdue.cancel()
 
     def _busy(self) -> list[_Worker]:
         return [worker for worker in self._workers if worker.client is not None]
 
     def _speaking(self) -> list[_Worker]:
         busy = self._busy()
-        ready = wait([worker.connection for worker in busy])
+        ready: list[object] = []
+        while not ready:
+            began = time.monotonic()
+            ready = list(wait([worker.connection for worker in busy], STEP))
+            for worker in busy:
+                worker.silent = 0.0 if worker.connection in ready else worker.silent + _passed(began)
+                if worker.silent > worker.patience:
+                    log.warning("the worker process of client %s is frozen, and replaced", worker.client)
+                    worker.process.kill()  # which its connection then tells
         return [worker for worker in busy if worker.connection in ready]
 
     def _receive(self, worker: _Worker) -> bytes:
@@ -113,7 +143,7 @@ class ProcessPool:
         except (EOFError, OSError):
             worker.process.join()
             code = worker.process.exitcode
-            if not worker.ready:
+            if not worker.ready and (code is None or code >= 0):  # it was not killed, it ended by itself
                 raise RunError(f"a worker process ended before it began (exit code {code}). {GUARD}") from None
             log.warning("the worker process of client %s died (exit code %s)", worker.client, code)
             self._workers[self._workers.index(worker)] = _Worker(*start_child(_serve))
@@ -125,16 +155,41 @@ class ProcessPool:
         return message
 
 
+def _passed(began: float) -> float:
+    """Seconds of a wait, without those in which this process was stopped together with its workers."""
+    return min(time.monotonic() - began, 2 * STEP)
+
+
+def _cause(code: int | None) -> str:
+    """How a process ended that was killed."""
+    names = {number.value: number.name for number in signal.Signals}
+    return f"worker processes are killed before they begin (by {names.get(-(code or 0), code)})"
+
+
+def _show_life(connection: Connection[Any, Any], talking: threading.Lock) -> None:
+    """Body of a worker's thread: a frozen process does not speak, one that computes does."""
+    while True:
+        time.sleep(PULSE)
+        try:
+            with talking:
+                connection.send_bytes(ALIVE)
+        except OSError:  # the server hung up
+            return
+
+
 def _serve(connection: Connection[Any, Any]) -> None:
     """Body of a worker process: answer until the server hangs up."""
     be_a_child()
     torch.set_num_threads(1)
     clients: Any = None
     bodies: dict[int, bytes] = {}
-    reply = READY
+    reply, talking = READY, threading.Lock()
     while True:
         try:
-            connection.send_bytes(reply)
+            with talking:
+                connection.send_bytes(reply)
+            if reply is READY:
+                threading.Thread(target=_show_life, args=(connection, talking), daemon=True).start()
             briefing, client, head, key, body = connection.recv()
         except (EOFError, OSError):  # the server hung up, or was killed
             return

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from prowd.errors import RunError
 from prowd.federation.report import RoundReport
-from prowd.files import atomic_write, sha256
+from prowd.files import atomic_write, clear_leftovers, sha256
 from prowd.methods import ServerState
 from prowd.runs.holdings import FILE as HOLDINGS
 from prowd.runs.holdings import Holdings
@@ -53,7 +53,7 @@ class RunDir:
         try:
             (path / "checkpoints").mkdir(parents=True, exist_ok=True)
             rundir = cls(path, _locked(path))
-            atomic_write(path / "config.toml", config.encode())
+            rundir.write_config(config)
         except OSError as error:
             raise RunError(f"output directory {path} cannot be written: {error}") from error
         return rundir
@@ -65,7 +65,9 @@ class RunDir:
             raise RunError(
                 f"{path} is not a run directory: it has no config.toml; accepted: a directory made by prowd run"
             )
-        return cls(path, _locked(path))
+        rundir = cls(path, _locked(path))
+        clear_leftovers(path)
+        return rundir
 
     def release(self) -> None:
         """Let another process write."""
@@ -77,8 +79,15 @@ class RunDir:
         return self.path / "clients"
 
     def write_config(self, config: str) -> None:
-        """Replace config.toml."""
+        """Replace config.toml, and the copy that tells whether somebody has changed it."""
         atomic_write(self.path / "config.toml", config.encode())
+        self.kept_config.parent.mkdir(exist_ok=True)
+        atomic_write(self.kept_config, config.encode())
+
+    @property
+    def kept_config(self) -> Path:
+        """The configuration as the run was made with it, whatever becomes of config.toml."""
+        return self.path / "checkpoints" / "config.toml"
 
     def write_holdings(self, holdings: Holdings) -> None:
         """Write down who holds what in a run whose clients are simulated."""

@@ -127,6 +127,7 @@ class Session:
             roster = rundir.roster()
             if devices != (roster is not None):
                 raise RunError(f"{path} is {REAL if roster else SIMULATED}")
+            _check_unchanged(config, rundir)
             if not rundir.lines():  # nothing was made yet with the method as it was
                 config = config.model_copy(update={"method_sha256": ""})
             if config.version != __version__:
@@ -192,6 +193,17 @@ class Session:
 def default_workers(federation: Federation) -> int:
     """One worker for each core, no more than there are clients; one on an accelerator, which they would share."""
     return max(1, min(available_cores(), federation.cohort)) if federation.scene.device.type == "cpu" else 1
+
+
+def _check_unchanged(config: RunConfig, rundir: RunDir) -> None:
+    """See that config.toml says what the rounds so far were made with: it is not where a run's settings are changed."""
+    if not rundir.lines() or not rundir.kept_config.exists():  # older runs kept none
+        return
+    now, kept = (one.model_dump(mode="json") for one in (config, load_config(rundir.kept_config)))
+    for key in now:
+        if key not in ("rounds", "kernel", "version") and now[key] != kept[key]:
+            found = f"{now[key]!r} in {rundir.path / 'config.toml'}, but the run was made with {kept[key]!r}"
+            raise ConfigError(f"{key}: {found}; accepted: {kept[key]!r}, or a new run")
 
 
 def _check_fits(state: ServerState, fresh: ServerState, path: Path) -> None:

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from prowd.errors import ClientError
+from prowd.errors import ClientError, RunError
+from prowd.federation import pool as room
 from prowd.federation.pool import ProcessPool
+from prowd.federation.pool import _serve as serve
 from prowd.wire import Parcel
 
 
@@ -32,6 +34,9 @@ class Puppet:
         if verb == "die-once" and not Path(argument).exists():
             Path(argument).touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        if verb == "freeze-once" and not Path(argument).exists():
+            Path(argument).touch()
+            os.kill(os.getpid(), signal.SIGSTOP)
         if verb == "raise":
             raise ZeroDivisionError(f"puppet {self.client} divides by zero")
         if verb == "sleep":
@@ -53,6 +58,19 @@ def make_stage() -> Any:
 
 def make_nothing() -> Any:
     raise FileNotFoundError("the puppets are gone")
+
+
+def killed_at_its_start(connection: Any) -> None:
+    """In the place of a worker's body."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_at_its_first_start(connection: Any) -> None:
+    mark = Path(os.environ["KILLED_ONCE"])
+    if not mark.exists():
+        mark.touch()
+        killed_at_its_start(connection)
+    serve(connection)
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +170,48 @@ def test_a_worker_that_dies_is_replaced_and_its_client_retried(
 def test_a_client_whose_worker_always_dies_is_absent(pool: ProcessPool) -> None:
     assert set(play(pool, {0: "echo", 1: "die", 2: "echo"})) == {0, 2}
     assert set(play(pool, dict.fromkeys(range(3), "echo"))) == {0, 1, 2}
+
+
+def test_a_frozen_worker_is_replaced(
+    pool: ProcessPool, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "FROZEN", 8.0)
+    replies = play(pool, {0: "echo", 1: f"freeze-once {tmp_path / 'frozen'}", 2: "wait 10", 3: "echo"})
+    assert set(replies) == {0, 1, 2, 3}, "one that takes longer than that, but shows that it is alive, is waited for"
+    assert caplog.text.count("the worker process of client 1 is frozen, and replaced") == 1
+
+
+def test_a_worker_that_is_frozen_between_rounds_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its task does not even fit into the pipe."""
+    monkeypatch.setattr(room, "FROZEN", 8.0)
+    pool = ProcessPool(1, make_stage)
+    try:
+        play(pool, {0: "echo"})
+        os.kill(processes(pool)[0].pid, signal.SIGSTOP)
+        assert set(play(pool, {0: "echo", 1: "echo"}, b"b" * 3_000_000)) == {0, 1}
+    finally:
+        pool.close()
+
+
+def test_workers_that_are_killed_at_their_start_give_the_true_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_serve", killed_at_its_start)
+    pool = ProcessPool(1, make_stage)
+    try:
+        with pytest.raises(RunError, match=r"killed before they begin \(by SIGKILL\).* out of memory") as caught:
+            play(pool, {0: "echo"})
+    finally:
+        pool.close()
+    assert "__main__" not in str(caught.value)
+
+
+def test_a_worker_that_is_killed_at_its_start_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KILLED_ONCE", str(tmp_path / "killed"))
+    monkeypatch.setattr(room, "_serve", killed_at_its_first_start)
+    pool = ProcessPool(1, make_stage)
+    try:
+        assert set(play(pool, {0: "echo", 1: "echo"})) == {0, 1}
+    finally:
+        pool.close()
 
 
 def test_a_worker_that_died_between_rounds_costs_nobody_the_round(pool: ProcessPool) -> None:
