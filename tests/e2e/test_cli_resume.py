@@ -74,6 +74,30 @@ def test_a_resumed_run_keeps_its_settings(copy: Path) -> None:
     assert contents(copy) == before
 
 
+def test_a_configuration_that_was_edited_by_hand_is_refused(copy: Path) -> None:
+    config = copy / "config.toml"
+    text = config.read_text("utf-8")
+    config.write_text(re.sub(r"(?m)^steps = \d+$", "steps = 7", text), "utf-8")
+    before = contents(copy)
+    said = refused("run", "--resume", copy, "-s", "rounds=5", cwd=copy.parent)
+    assert re.search(r"steps: 7 in .*config\.toml, but the run was made with (\d+); accepted: \1, or a new run", said)
+    assert contents(copy) == before
+    config.write_text(text.replace("rounds = 4", "rounds = 5"), "utf-8")  # as -s rounds=5
+    assert call("run", "--resume", copy, "--workers", "1", cwd=copy.parent).returncode == 0
+    assert len(rounds(copy)) == 5
+
+
+def test_a_resume_clears_what_was_left_half_written(copy: Path) -> None:
+    half = copy / "checkpoints" / f".round-000004.safetensors.{'0a' * 8}.tmp"
+    half.write_bytes(b"half")
+    folder = copy / f".report.{'0b' * 8}.tmp"
+    folder.mkdir()
+    other = copy / ".mine.tmp"
+    other.touch()
+    call("run", "--resume", copy, "--workers", "1", cwd=copy.parent)
+    assert (half.exists(), folder.exists(), other.exists()) == (False, False, True)
+
+
 def test_a_truncated_checkpoint_is_passed_over(copy: Path) -> None:
     truncate(copy, 4)
     (copy / "summary.json").unlink()

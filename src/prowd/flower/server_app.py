@@ -26,8 +26,8 @@ from prowd.methods import METHODS, Local, ServerState
 from prowd.nets import Architecture
 from prowd.numbers.bits import parse_mix
 from prowd.runs.build import make_architecture, prepare
-from prowd.runs.directory import check_free
 from prowd.runs.observe import RunObserver
+from prowd.runs.place import check_free
 from prowd.runs.roster import Roster
 from prowd.runs.run import RunResult, Session, fresh_path
 from prowd.views.console import result_table

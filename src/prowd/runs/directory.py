@@ -17,25 +17,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import BaseFileLock, FileLock, Timeout
+from filelock import BaseFileLock, FileLock
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
 from prowd.errors import DiskError, RunError
 from prowd.federation.report import RoundReport
-from prowd.files import atomic_write, clear_leftovers, is_leftover, sha256
+from prowd.files import atomic_write, clear_leftovers, sha256
 from prowd.methods import ServerState
 from prowd.runs.holdings import FILE as HOLDINGS
 from prowd.runs.holdings import Holdings
+from prowd.runs.place import check_free, locked
 from prowd.runs.read import read_lines, read_sessions
 from prowd.runs.roster import Roster
 
-__all__ = ["START", "RunDir", "check_free", "last_state", "weights_hash"]
+__all__ = ["START", "RunDir", "last_state", "weights_hash"]
 
 log = logging.getLogger(__name__)
 
 START = "init.safetensors"
+CONFIG_COPY = "checkpoints/config.toml"
 KEPT = 2  # checkpoints: the newest, and one before it in case the newest is damaged
 FORMAT = 1
 
@@ -53,7 +55,7 @@ class RunDir:
         check_free(path)
         try:
             (path / "checkpoints").mkdir(parents=True, exist_ok=True)
-            rundir = cls(path, _locked(path))
+            rundir = cls(path, locked(path))
             clear_leftovers(path)
         except OSError as error:
             raise DiskError.of(f"output directory {path} cannot be written", error) from error
@@ -71,7 +73,7 @@ class RunDir:
             raise RunError(
                 f"{path} is not a run directory: it has no config.toml; accepted: a directory made by prowd run"
             )
-        rundir = cls(path, _locked(path))
+        rundir = cls(path, locked(path))
         try:
             clear_leftovers(path)
         except OSError as error:
@@ -89,8 +91,14 @@ class RunDir:
         return self.path / "clients"
 
     def write_config(self, config: str) -> None:
-        """Replace config.toml."""
+        """Replace config.toml, and the copy that tells whether somebody has changed it."""
         self._write("config.toml", config)
+        self._write(CONFIG_COPY, config)
+
+    @property
+    def kept_config(self) -> Path:
+        """The configuration as the run was made with it, whatever becomes of config.toml."""
+        return self.path / CONFIG_COPY
 
     def write_holdings(self, holdings: Holdings) -> None:
         """Write down who holds what in a run whose clients are simulated."""
@@ -228,21 +236,6 @@ def last_state(path: Path) -> ServerState:
     raise RunError(f"{path} has no model that can be used: {found}")
 
 
-def check_free(path: Path) -> None:
-    """See that a run can be started in a directory."""
-    if (path / "config.toml").exists():
-        raise RunError(f"output directory {path} holds another run; continue it with --resume, or name another --out")
-    if path.exists() and (not path.is_dir() or not all(_is_leftover(file) for file in path.iterdir())):
-        raise RunError(f"output directory {path} is not an empty directory; name another --out")
-
-
-def _is_leftover(file: Path) -> bool:
-    """Whether a file is one of those that a run leaves which is killed before it begins."""
-    if file.name == "checkpoints":
-        return file.is_dir() and not any(file.iterdir())
-    return file.name == ".lock" or (file.name.startswith(".config.toml.") and is_leftover(file))
-
-
 def weights_hash(model: Mapping[str, Tensor]) -> str:
     """One hash of all weights, names and shapes included: equal hashes mean bit-identical models."""
     parts = [
@@ -250,14 +243,3 @@ def weights_hash(model: Mapping[str, Tensor]) -> str:
         for name in sorted(model)
     ]
     return sha256(b"".join(parts))
-
-
-def _locked(path: Path) -> BaseFileLock:
-    lock = FileLock(path / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:  # which is an OSError too
-        raise RunError(f"run directory {path} is in use by another process; wait for it or stop it first") from None
-    except OSError as error:
-        raise DiskError.of(f"{path} cannot be written", error) from error
-    return lock

@@ -40,10 +40,12 @@ from prowd.runs.build import (
     make_architecture,
     prepare,
 )
-from prowd.runs.directory import RunDir, check_free, weights_hash
+from prowd.runs.directory import RunDir, weights_hash
 from prowd.runs.holdings import holdings_of
 from prowd.runs.observe import Recorder, RunObserver
+from prowd.runs.place import check_free
 from prowd.runs.provenance import provenance
+from prowd.runs.resuming import check_fits, check_unchanged
 from prowd.runs.roster import Roster, mix_of
 from prowd.runs.snapshots import Snapshots
 from prowd.runs.summary import summarise
@@ -152,6 +154,7 @@ class Session:
             roster = rundir.roster()
             if devices != (roster is not None):
                 raise RunError(f"{path} is {REAL if roster else SIMULATED}")
+            check_unchanged(config, rundir)
             if not rundir.lines():  # nothing was made yet with the method as it was
                 config = config.model_copy(update={"method_sha256": ""})
             if config.version != __version__:
@@ -166,7 +169,7 @@ class Session:
             federation = assemble(config, dataset, roster.clients if roster else None, start).federation
             fresh = federation.method.init(federation.scene)
             state = rundir.restore() or fresh
-            _check_fits(state, fresh, rundir.path)
+            check_fits(state, fresh, rundir.path)
             state = replace(state, model={name: state.model[name] for name in fresh.model})  # a file forgets the order
             forget_after(rundir.memories, state.round)
             if config.rounds < state.round:
@@ -235,17 +238,6 @@ def warn_if_slow(scene: Scene) -> None:
 def default_workers(federation: Federation) -> int:
     """One worker for each core, no more than there are clients; one on an accelerator, which they would share."""
     return max(1, min(available_cores(), federation.cohort)) if federation.scene.device.type == "cpu" else 1
-
-
-def _check_fits(state: ServerState, fresh: ServerState, path: Path) -> None:
-    """See that a checkpoint is of the model that the configuration describes."""
-    found, accepted = ({name: tuple(tensor.shape) for name, tensor in s.model.items()} for s in (state, fresh))
-    if found != accepted:
-        name = next(iter(set(found.items()) ^ set(accepted.items())))[0]
-        raise RunError(
-            f"the checkpoint of {path} does not fit its config.toml: {name!r} has shape {found.get(name)}; "
-            f"accepted: {accepted.get(name)}"
-        )
 
 
 def fresh_path(config: RunConfig) -> Path:

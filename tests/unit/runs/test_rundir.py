@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from filelock import FileLock
 
 from prowd.device.scene import ClientSpec
 from prowd.errors import DiskError, RunError
@@ -80,15 +79,6 @@ def test_a_directory_that_holds_a_run_is_left_alone(rundir: RunDir) -> None:
     with pytest.raises(RunError, match=r"holds another run.*--resume"):
         RunDir.create(rundir.path, "other")
     assert {path: path.read_bytes() for path in rundir.path.rglob("*") if path.is_file()} == before
-
-
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("precious", "utf-8")
-    with pytest.raises(RunError, match="not an empty directory"):
-        RunDir.create(tmp_path / "file", CONFIG)
-    with pytest.raises(RunError, match="cannot be written"):
-        RunDir.create(tmp_path / "file" / "run", CONFIG)
-    assert (tmp_path / "file").read_text("utf-8") == "precious"
 
 
 def test_what_was_being_written_when_a_run_was_killed_is_cleared_and_nothing_else(rundir: RunDir) -> None:
@@ -257,26 +247,6 @@ def test_the_hash_sees_names_shapes_and_every_bit() -> None:
     pairs = [(weights, weights), (flipped, weights), (weights, flipped)]
     models = [{}, {"b": weights}, *({"a": one} for one in singles), *({"a": one, "b": two} for one, two in pairs)]
     assert len({weights_hash(model) for model in models}) == len(models)
-
-
-def test_what_is_left_of_a_run_that_was_killed_before_it_began_will_do(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / ".config.toml.0123456789abcdef.tmp").write_text("half", "utf-8")
-    with FileLock(tmp_path / ".lock"), pytest.raises(RunError, match="in use by another process"):
-        RunDir.create(tmp_path, CONFIG)
-    assert not (tmp_path / "config.toml").exists()
-    RunDir.create(tmp_path, CONFIG).release()
-    assert (tmp_path / "config.toml").read_text("utf-8") == CONFIG
-
-
-@pytest.mark.parametrize("name", ["rounds.jsonl", "thesis.tex", "clients", "checkpoints/round-000009.json"])
-def test_what_is_more_than_a_leftover_is_left_alone(name: str, tmp_path: Path) -> None:
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / name).write_text("precious", "utf-8")
-    with pytest.raises(RunError, match="not an empty directory"):
-        RunDir.create(tmp_path, CONFIG)
-    assert {path.name for path in tmp_path.iterdir()} == {"checkpoints", name.partition("/")[0]}
-    assert (tmp_path / name).read_text("utf-8") == "precious"
 
 
 def test_a_run_of_devices_knows_them(rundir: RunDir) -> None:
