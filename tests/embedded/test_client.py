@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from prowd.embedded.build import lacking, objects
 from prowd.embedded.check import check
+from prowd.embedded.sources import find_sources
 from prowd.errors import RunError
 from prowd.methods import Method
 from prowd.methods.fedavg import FedAvg
@@ -95,6 +97,15 @@ def test_a_cortex_m0_needs_no_helper_for_floats(tmp_path: Path) -> None:
     assert floats.pop("floats.o")
     assert len(floats) == 8
     assert not any(floats.values()), floats
+
+
+def test_the_client_allocates_nothing_and_needs_no_operating_system() -> None:
+    sources = sorted((find_sources() / "client").iterdir())
+    assert {source.suffix for source in sources} == {".c", ".h"}
+    for source in sources:
+        text = source.read_text("utf-8")
+        assert not {*re.findall(r"\w+", text)} & {"float", "malloc", "calloc", "free", "printf", "exit"}, source.name
+        assert {*re.findall(r"#include <(.+)>", text)} <= {"stddef.h", "stdint.h", "string.h"}
 
 
 @needs_compiler
