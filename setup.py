@@ -1,4 +1,7 @@
-"""Builds the integer kernels where there is a C compiler for x86-64; without them prowd works, only slower."""
+"""Builds the integer kernels where there is a C compiler; without them prowd works, only slower.
+
+The vector kernels are for x86-64 and AArch64, by GCC or Clang; their sources ask the compiler which of the two it is.
+"""
 
 import platform
 import shutil
@@ -39,8 +42,8 @@ class WithSources(build_py):
 
 kernels = Extension(
     "prowd.nets.lowbit._native",
-    files("*.c"),
-    depends=[*files("*.h"), *files("*.h", CORE)],
+    [*files("*.c"), *files("*.c", NATIVE / "python")],
+    depends=[*files("*.h"), *files("*.h", NATIVE / "python"), *files("*.h", CORE)],
     include_dirs=[CORE.as_posix()],
     extra_compile_args=["-O3", "-std=c11", "-fvisibility=hidden"],
     py_limited_api=True,
@@ -55,9 +58,9 @@ core = Extension(
     py_limited_api=True,
     optional=True,
 )
-buildable = platform.machine() in {"x86_64", "AMD64"} and sys.platform != "win32"
+buildable = platform.machine() in {"x86_64", "AMD64", "aarch64", "arm64"} and sys.platform != "win32"
 setup(
     cmdclass={"build_py": WithSources},
     ext_modules=[kernels, core] if buildable else [core],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}} if buildable else {},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

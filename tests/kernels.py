@@ -51,7 +51,7 @@ def missing() -> str | None:
         from prowd.nets.lowbit import _native
     except ImportError:
         return "prowd was installed without its compiled part"
-    return None if _native.kernels() else "this CPU has no AVX2"
+    return None if _native.kernels() else "this CPU has neither AVX2 nor NEON"
 
 
 def make_layer(instructions: str | None = None, codes: object = None, **changes: object) -> Layer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -43,22 +44,27 @@ def ones(honest: QTensor, sent: QTensor, slot: Slot) -> QTensor:
     return QTensor(torch.full_like(honest.codes, code), slot.width)
 
 
-def backwards(honest: QTensor, sent: QTensor, slot: Slot) -> QTensor:
-    """Three times as far as it went, the other way: what two that know of each other and of the bound agree on."""
+def backwards(honest: QTensor, sent: QTensor, slot: Slot, times: float = 1.0) -> QTensor:
+    """As far as it went, or some times as far, the other way."""
+    if slot.movement and slot.width.is_float:
+        return replace(honest, codes=-times * honest.codes)
     if slot.movement:
-        return replace(honest, codes=-honest.codes, scale=min(3 * honest.scale, slot.largest_scale or 3 * honest.scale))
+        far = times * honest.scale
+        return replace(honest, codes=-honest.codes, scale=min(far, slot.largest_scale or far))
     origin = quantize(sent.value(), slot.width).value()
-    return quantize(origin - 3 * (honest.value() - origin), slot.width)
+    return quantize(origin - times * (honest.value() - origin), slot.width)
 
 
 KINDS: dict[str, Lie | None] = {
+    "sign flip": flipped,
+    "2^62 examples, backwards": backwards,  # its own movement, with a claim that it makes when the run begins
+    "label flip": None,  # it trains, on wrong labels
+    "+1 everywhere": ones,
+    "three times backwards": partial(backwards, times=3.0),
+    "collusion of two": partial(backwards, times=3.0),
+    "2^62 examples": zeros,  # the same claim
     "zeros": zeros,
     "times 1,000": thousandfold,
-    "sign flip": flipped,
-    "+1 everywhere": ones,
-    "label flip": None,  # it trains, on wrong labels
-    "2^62 examples": zeros,  # and it says so when the run begins
-    "collusion of two": backwards,
 }
 
 

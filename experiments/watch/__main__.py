@@ -17,10 +17,12 @@ from prowd.errors import ProwdError
 
 METHODS = ("local", "fedavg", "prowd", "prowd-plus")
 VALIDATION = {"validation_clients": 2, "evaluate_every": 1000}  # only the final accuracies are looked at
+MORE_ROUNDS = {"rounds": 24, "steps": 40, "options.prowd.dequantizer.steps": 15}  # as many steps of everything
 CHOICES: dict[str, dict[str, Any]] = {
     "as it is": {},
     "steps 100": {"steps": 100},
-    "twice the rounds, half the steps": {"rounds": 24, "steps": 40},
+    "twice the rounds, half the steps": MORE_ROUNDS,
+    "twice the rounds and rescale": {**MORE_ROUNDS, "rescale": "layer"},
     "rescale by layer": {"rescale": "layer"},
     "shifted windows": {"augment": "crop"},
     "smaller steps at Float32": {"float32.lr": 0.01},

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = version("prowd")
 
 if TYPE_CHECKING:
-    from prowd.api import compare, convert, run
+    from prowd.api import compare, run
     from prowd.comparison import Comparison
     from prowd.device.scene import ClientSpec, Scene
     from prowd.errors import ClientError, ConfigError, DataError, ProwdError, RunError, WireError
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from prowd.numbers.bits import Bitwidth
     from prowd.numbers.quantize import QTensor, Weights
     from prowd.runs.run import RunResult
-    from prowd.runs.trained import Trained, load
+    from prowd.runs.trained import Trained, convert, load
     from prowd.wire import Task, Update
 
 __all__ = [
@@ -86,7 +86,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "prowd.api": "compare convert run",
+    "prowd.api": "compare run",
     "prowd.comparison": "Comparison",
     "prowd.device.scene": "ClientSpec Scene",
     "prowd.errors": "ClientError ConfigError DataError ProwdError RunError WireError",
@@ -97,7 +97,7 @@ _HOMES = {
     "prowd.numbers.bits": "Bitwidth",
     "prowd.numbers.quantize": "QTensor Weights",
     "prowd.runs.run": "RunResult",
-    "prowd.runs.trained": "Trained load",
+    "prowd.runs.trained": "Trained convert load",
     "prowd.wire": "Task Update",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

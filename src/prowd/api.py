@@ -12,13 +12,10 @@ if TYPE_CHECKING:
 
     from prowd.comparison import Comparison, Plan
     from prowd.data import Progress
-    from prowd.device.training import Model
-    from prowd.nets.tracing import Bias
-    from prowd.numbers.bits import Bitwidth
     from prowd.runs.observe import RunObserver
     from prowd.runs.run import RunResult, Session
 
-__all__ = ["compare", "convert", "make_comparison", "observers_for", "open_session", "plan_comparison", "run"]
+__all__ = ["compare", "make_comparison", "observers_for", "open_session", "plan_comparison", "run"]
 
 DEFAULT = "quick"
 Data = str | Path | Mapping[str, Any] | None
@@ -32,8 +29,9 @@ def run(
     workers: int | None = None,
     data: Data = None,
     model: str | nn.Module | None = None,
+    keep_weights: bool = False,
     progress: bool = False,
-    tensorboard: bool = False,
+    track: str | Sequence[str] = (),
     **settings: Any,
 ) -> RunResult:
     """Run a federation, or continue one, and return its results.
@@ -45,12 +43,13 @@ def run(
         workers: processes that train clients; by default one a core. Results do not depend on it.
         data: a data set's name, an ``.npz`` file, or a dict of the arrays ``x_train``, ``y_train``, ``x_test`` and
             ``y_test`` (images NCHW: uint8, int8 codes, or floats in [−1, 1]).
-        model: a model's name, or your own network, of which only the shape is used: any module that torch.fx can trace
+        model: a model's name, or your own network, of which the shape is used: any module that torch.fx can trace
             into convolutions, linear layers, ReLU, pooling and additions (docs/extending.md). Biases are refused,
             unless the setting ``bias="drop"`` leaves them out.
+        keep_weights: begin with the weights of the network too; batch norms are folded, as by ``prowd.convert``.
         progress: show the progress bar of the command line.
-        tensorboard: write event files to the folder ``tensorboard`` of the run directory too (docs/tensorboard.md).
-        settings: any setting of the configuration, such as ``rounds=5`` or ``float32={"lr": 0.1}``.
+        track: trackers that every round is sent to: ``"tensorboard"``, ``"mlflow"``, ``"wandb"`` (docs/trackers.md).
+        **settings: any setting of the configuration, such as ``rounds=5`` or ``float32={"lr": 0.1}``.
 
     Scripts that use more than one worker need the usual ``if __name__ == "__main__":`` guard.
     """
@@ -58,19 +57,18 @@ def run(
 
     _refuse_in_a_worker("prowd.run")
     _check_workers(workers)
-    observers = observers_for(Console() if progress else None, tensorboard=tensorboard)
-    session = open_session(source, settings, out=out, resume=resume, data=data, model=model)
+    observers = observers_for(Console() if progress else None, _listed(track))
+    session = open_session(source, settings, out=out, resume=resume, data=data, model=model, keep_weights=keep_weights)
     return session.run(workers, *observers)
 
 
-def observers_for(console: Console | None, *, tensorboard: bool) -> list[RunObserver]:
-    """Those that show a run on the console, and write it for TensorBoard, where that is wanted."""
+def observers_for(console: Console | None, trackers: Sequence[str]) -> list[RunObserver]:
+    """Those that show a run on the console, and send it to trackers, where that is wanted."""
     from prowd.views.console import RunView
-    from prowd.views.tensorboard import TensorBoard
+    from prowd.views.trackers import load_trackers
 
     views = [RunView(console)] if console is not None else []
-    boards = [TensorBoard()] if tensorboard else []
-    return [*views, *boards]
+    return [*views, *(make() for make in load_trackers(trackers))]
 
 
 def open_session(
@@ -81,21 +79,28 @@ def open_session(
     resume: str | Path | None = None,
     data: Data = None,
     model: str | nn.Module | None = None,
+    keep_weights: bool = False,
     progress: Progress | None = None,
 ) -> Session:
     """Prepare a new run, or one that goes on; ``progress`` is notified of a download."""
     from prowd.errors import ConfigError
     from prowd.runs.run import Session
 
-    if resume is not None and (source, out, model) != (None, None, None):
-        raise ConfigError("resume: goes with neither source, out nor model, which the run directory already has")
+    if resume is not None and (source, out, model, keep_weights) != (None, None, None, False):
+        raise ConfigError("resume: goes with neither source, out, model nor weights, which the run directory has")
     settings = {**settings, **_names(data, model)}
     arrays = None if isinstance(data, str | Path) else data
     if resume is not None:
         return Session.resume(Path(resume), settings, data=arrays, progress=progress)
     net = None if isinstance(model, str) else model
     return Session.start(
-        source or DEFAULT, settings, out=Path(out) if out else None, data=arrays, model=net, progress=progress
+        source or DEFAULT,
+        settings,
+        out=Path(out) if out else None,
+        data=arrays,
+        model=net,
+        keep_weights=keep_weights,
+        progress=progress,
     )
 
 
@@ -109,8 +114,9 @@ def compare(
     baseline: str | None = None,
     data: Data = None,
     model: str | nn.Module | None = None,
+    keep_weights: bool = False,
     progress: bool = False,
-    tensorboard: bool = False,
+    track: str | Sequence[str] = (),
     **settings: Any,
 ) -> Comparison:
     """Run methods over seeds, in parallel, and return their table; what is already made is not made again.
@@ -123,24 +129,35 @@ def compare(
         out: the directory of the comparison; by default one under ``runs/``, the same for the same settings.
         workers: processes at work at once; by default one a core. Results do not depend on it.
         baseline: the method with which the others are compared, seed by seed; by default FedAvg, or the first.
-        tensorboard: write event files to the folder ``tensorboard`` of the directory too, one folder for each run.
-        data, model, progress, settings: as in ``prowd.run``; an option without a method's name, such as
-            ``options={"tau": 0.3}``, is for every method that has it.
+        data: as in ``prowd.run``.
+        model: as in ``prowd.run``.
+        keep_weights: as in ``prowd.run``.
+        progress: as in ``prowd.run``.
+        track: as in ``prowd.run``; one place for all runs.
+        **settings: as in ``prowd.run``; an option without a method's name, such as ``options={"tau": 0.3}``, is for
+            every method that has it.
 
     Runs that failed are in ``failures`` with their reasons, and not in ``rows``.
     """
     from rich.console import Console
 
-    from prowd.views.tensorboard import load_writer
+    from prowd.views.trackers import load_trackers
 
     _refuse_in_a_worker("prowd.compare")
     _check_workers(workers)
-    if tensorboard:
-        load_writer()
+    load_trackers(_listed(track))
     plan = plan_comparison(
-        source, settings, methods=methods, seeds=seeds, out=out, baseline=baseline, data=data, model=model
+        source,
+        settings,
+        methods=methods,
+        seeds=seeds,
+        out=out,
+        baseline=baseline,
+        data=data,
+        model=model,
+        keep_weights=keep_weights,
     )
-    return make_comparison(plan, workers, Console() if progress else None, tensorboard=tensorboard)
+    return make_comparison(plan, workers, Console() if progress else None, track=_listed(track))
 
 
 def plan_comparison(
@@ -153,6 +170,7 @@ def plan_comparison(
     baseline: str | None = None,
     data: Data = None,
     model: str | nn.Module | None = None,
+    keep_weights: bool = False,
     progress: Progress | None = None,
 ) -> Plan:
     """Plan a comparison, of what the source suggests where no methods or seeds are given."""
@@ -179,25 +197,26 @@ def plan_comparison(
         baseline=baseline,
         arrays=None if isinstance(data, str | Path) else as_arrays(data),
         model=None if isinstance(model, str) else model,
+        keep_weights=keep_weights,
         progress=progress,
     )
 
 
 def make_comparison(
-    plan: Plan, workers: int | None, console: Console | None, *, tensorboard: bool = False
+    plan: Plan, workers: int | None, console: Console | None, *, track: Sequence[str] = ()
 ) -> Comparison:
     """Make what is missing of a comparison, shown on the console where there is one."""
     from prowd.comparison import ComparisonObserver, cores_for, make
     from prowd.views.console import ComparisonView
-    from prowd.views.tensorboard import observe_comparison
+    from prowd.views.trackers import track_comparison
 
     cores = workers or cores_for(plan)
-    make_observer = observe_comparison(plan) if tensorboard else None
+    make_observers = track_comparison(plan, track) if track else None
     if console is None:
-        return make(plan, cores, ComparisonObserver(), make_observer)
+        return make(plan, cores, ComparisonObserver(), make_observers)
     view = ComparisonView(console, plan)
     try:
-        return make(plan, cores, view, make_observer)
+        return make(plan, cores, view, make_observers)
     finally:
         view.close()
 
@@ -205,6 +224,10 @@ def make_comparison(
 def _names(data: Data, model: str | nn.Module | None) -> dict[str, str]:
     """Data and a model that are given by name: settings like any other."""
     return {key: str(value) for key, value in (("data", data), ("model", model)) if isinstance(value, str | Path)}
+
+
+def _listed(track: str | Sequence[str]) -> list[str]:
+    return [track] if isinstance(track, str) else list(track)
 
 
 def _refuse_in_a_worker(name: str) -> None:
@@ -221,36 +244,3 @@ def _check_workers(workers: int | None) -> None:
 
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise ConfigError(f"workers: {workers!r} is wrong; accepted: 1 or more")
-
-
-def convert(
-    net: nn.Module,
-    width: str | Bitwidth,
-    input_shape: tuple[int, int, int],
-    *,
-    bias: Bias = "refuse",
-    device: str = "cpu",
-) -> Model:
-    """Convert a network to a width, weights included, and return it with ``step``, ``logits`` and ``weights``.
-
-    Images are bytes, uint8 or int8 codes, at every width.
-    Weights enter the space that all widths share as α·w, where they are quantized; at Float32 the function of the
-    network is unchanged. Batch norms are folded. What a network has of biases, or gets by that, is refused, unless
-    ``bias="drop"`` leaves them out.
-    """
-    import torch
-
-    from prowd.device.scene import Scene
-    from prowd.device.training import build_model
-    from prowd.nets.tracing import read
-    from prowd.numbers.bits import Bitwidth
-    from prowd.numbers.quantize import quantize
-    from prowd.wire import Task
-
-    reading = read(net, input_shape, bias, trained=True)
-    architecture = reading.architecture
-    target = Bitwidth.parse(width) if isinstance(width, str) else width
-    found = reading.weights().items()
-    weights = {name: quantize(w * alpha, target) for (name, w), alpha in zip(found, architecture.alphas, strict=True)}
-    scene = Scene(architecture, (), device=torch.device(device))
-    return build_model(scene, target, weights, Task(0, scene.seed, 0, weights, work=scene.work(target, 0)))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
+from typing import Self
 
 __all__ = [
-    "ClientError",
-    "ConfigError",
-    "DataError",
-    "LinkError",
-    "ProwdError",
-    "RunError",
-    "WireError",
-    "harmless",
-    "near",
-]
+    "ClientError", "ConfigError", "DataError", "DiskError", "LinkError", "ProwdError", "RunError", "WireError",
+    "harmless", "near",
+]  # fmt: skip
+
+CURES = {
+    errno.ENOSPC: "the disk is full, make room: ",
+    errno.EDQUOT: "the disk is full for this user, make room: ",
+    errno.EFBIG: "it would be longer than files may be here (ulimit -f): ",
+    errno.EROFS: "the disk is read-only: ",
+    errno.EACCES: "it is read-only for this user: ",
+    errno.EPERM: "it is read-only for this user: ",
+}
 
 
 class ProwdError(Exception):
@@ -36,6 +40,15 @@ class DataError(ProwdError):
 
 class RunError(ProwdError):
     """A run directory or checkpoint cannot be used."""
+
+
+class DiskError(RunError):
+    """A file of a run cannot be written; the rounds that are finished are saved, and the run can go on from there."""
+
+    @classmethod
+    def of(cls, what: str, error: OSError) -> Self:
+        """What cannot be written, and why in a user's words."""
+        return cls(f"{what}: {CURES.get(error.errno or 0, '')}{error}")
 
 
 class ClientError(ProwdError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["atomic_folder", "atomic_write", "sha256"]
+__all__ = ["atomic_folder", "atomic_write", "clear_leftovers", "is_leftover", "sha256"]
+
+LEFTOVER = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
 def sha256(data: bytes | NDArray[Any]) -> str:
@@ -57,6 +60,17 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     finally:
         for leftover in (temporary, old):
             _remove(leftover)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what was being written below a folder when its writer was killed; only whoever holds the folder may."""
+    for path in [path for path in folder.rglob(".*.tmp") if is_leftover(path)]:
+        _remove(path)
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a name is one of those under which files and folders are written here before they get their own."""
+    return LEFTOVER.fullmatch(path.name) is not None
 
 
 def _beside(path: Path) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from prowd.files import atomic_write
 from prowd.runs.directory import RunDir
 from tests.runs import (
     TINY,
@@ -106,6 +107,25 @@ def test_a_run_in_use_cannot_be_resumed(copy: Path) -> None:
         assert "in use by another process" in refused("run", "--resume", copy, cwd=copy.parent)
     finally:
         held.release()
+
+
+def test_a_full_disk_is_one_line_that_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, settings = config_file(tmp_path, clients="int8:2", rounds=3), {"clients": "int8:2", "rounds": 3}
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name.startswith("round-000002"):
+            raise OSError(28, "No space left on device")
+        atomic_write(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("prowd.runs.directory.atomic_write", full)
+        message = refused("run", source, "--out", "run", "--workers", "1", cwd=tmp_path)
+    assert "round 2 cannot be saved to run: the disk is full, make room: [Errno 28]" in message
+    found = re.search(r"finished rounds are saved; then continue with: prowd (run --resume run)$", message)
+    assert found is not None, message
+    done = call(*found[1].split(), "--workers", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert outcome(tmp_path / "run") == expected(**settings)
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])

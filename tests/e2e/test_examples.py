@@ -1,10 +1,11 @@
-"""The public names of prowd, and the example of a method of one's own that needs no others."""
+"""The public names of prowd, and the examples, which need no others."""
 
 from __future__ import annotations
 
 import ast
 import csv
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,7 +20,7 @@ from prowd.errors import ConfigError
 from prowd.methods import METHODS, FedAvg, find_method
 from prowd.numbers.bits import FLOAT32
 from prowd.wire import Update
-from tests.runs import call, config_file
+from tests.runs import TIMEOUT, call, config_file, environment
 from tests.unit.scenes import dot, floats, scene
 
 ROOT = Path(__file__).parents[2]
@@ -38,15 +39,17 @@ def imported(source: str) -> set[str]:
     return found
 
 
+OF_ARRAYS = ("own_data.py", "own_network.py")
 EXAMPLES = [path.relative_to(ROOT) for path in sorted(EXAMPLE.parent.rglob("*.py"))]
 
 
 @pytest.mark.parametrize("path", [*EXAMPLES, Path("README.md"), Path("CONTRIBUTING.md")], ids=str)
-def test_examples_import_nothing_but_prowd_and_the_standard_library(path: Path) -> None:
+def test_examples_import_nothing_but_prowd_and_what_it_brings(path: Path) -> None:
     text = (ROOT / path).read_text("utf-8")
     modules = imported("".join(re.findall(r"```python\n(.*?)```", text, re.S)) if path.suffix == ".md" else text)
     assert "prowd" in modules
-    assert {module for module in modules - {"prowd"} if module.split(".")[0] not in sys.stdlib_module_names} == set()
+    others = {module.split(".")[0] for module in modules} - {"prowd"} - sys.stdlib_module_names
+    assert others <= ({"numpy", "torch"} if path.name in OF_ARRAYS else set())
 
 
 def test_every_public_name_can_be_had_from_prowd_itself() -> None:
@@ -117,3 +120,29 @@ def test_the_commands_it_shows_work(tmp_path: Path) -> None:
     assert "beta = 0.5" in (tmp_path / "r" / "config.toml").read_text("utf-8")
     resumed = call("run", "--resume", "r", "-s", "rounds=3", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("own_data", r"int8 +\d+\.\d% .*\nfloat32 +\d+\.\d% .*\nruns/watch-prowd-plus-\S+\n"),
+        ("own_network", r"\{'int4': .*, 'int8': .*, 'float32': .*\}\nclasses of five images: \[\d(, \d){4}\]\n"),
+        ("board", r"(?s)memory for .*\nthe same weights with the C client and without\n"),
+        ("compare", r"(?s)fedavg .* ± .*prowd-plus .* against fedavg: .*(fedavg|prowd-plus) 1 .*failed: none\n"),
+    ],
+    ids=["own_data", "own_network", "board", "compare"],
+)
+def test_an_example_runs_as_it_is(name: str, pattern: str, tmp_path: Path) -> None:
+    if name == "board" and not (shutil.which("make") and shutil.which("cc")):
+        pytest.skip("needs make and a C compiler")
+    command = [sys.executable, str(EXAMPLE.with_name(f"{name}.py"))]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=4 * TIMEOUT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(pattern, done.stdout), done.stdout
+
+
+def test_the_index_lists_every_example() -> None:
+    listed = set(re.findall(r"\]\(([\w.]+)\)", (EXAMPLE.parent / "README.md").read_text("utf-8")))
+    assert listed == {path.name for path in EXAMPLE.parent.glob("*.*")} - {"README.md"}

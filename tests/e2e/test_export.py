@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 import prowd
+from prowd.config.schema import load_config
 from prowd.errors import ConfigError, DataError, RunError
 from prowd.nets.lowbit.kernels import why_not_c99
+from prowd.runs.build import as_used, load_data
 from tests.embedded.driver import CORE, compiler
 from tests.runs import TINY, arrays, ask, data_file, refused, run_tiny
 
@@ -107,6 +109,24 @@ def test_onnxruntime_predicts_the_same(run: Path, tmp_path: Path, width: str) ->
     assert logits.argmax(1).tolist() == trained.predict(images()).tolist()
     if width != "float32":
         assert np.array_equal(logits * np.float32(8.0 / trained.width.steps), trained.logits(images()).numpy())
+
+
+def test_onnxruntime_predicts_the_same_for_every_test_window_of_watch(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    settings: dict[str, Any] = {"method": "fedavg", "rounds": 1, "steps": 10, "snapshots": "none"}
+    watch = prowd.run("watch", out=tmp_path / "watch", workers=1, **settings).path
+    config = load_config(watch / "config.toml")
+    windows = as_used(config, load_data(config)).x_test
+    assert windows.shape[1:] == (6, 128, 1)
+    assert len(windows) > 600  # of two people
+    for width in WIDTHS:
+        exported(watch, "onnx", width, tmp_path / width)
+        session = runtime.InferenceSession(str(tmp_path / width / "net.onnx"), providers=["CPUExecutionProvider"])
+        (logits,) = session.run(None, {"images": windows.numpy()})
+        predicted = prowd.load(watch, width).predict(windows)
+        assert logits.argmax(1).tolist() == predicted.tolist()
+        assert len(set(predicted.tolist())) > 2
 
 
 PROGRAM = """

@@ -1,4 +1,4 @@
-"""--tensorboard: event files as TensorBoard itself reads them, beside what the runs wrote down."""
+"""--track tensorboard: event files as TensorBoard itself reads them, beside what the runs wrote down."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tensorboard.plugins.custom_scalar.layout_pb2 import Layout  # type: ignore[
 
 from prowd.config.schema import load_config
 from prowd.runs.read import read_record
-from prowd.views.tensorboard import SECTIONS, Scalars
+from prowd.views.trackers.scalars import SECTIONS, Scalars
 from tests.runs import (
     ask,
     config_file,
@@ -58,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A run with event files, and what was printed."""
     folder = tmp_path_factory.mktemp("made")
     source = config_file(folder, **METHOD)
-    done = ask("run", source, "--tensorboard", "--out", "my run", "--workers", "1", cwd=folder)
+    done = ask("run", source, "--track", "tensorboard", "--out", "my run", "--workers", "1", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return folder / "my run", done.stdout
@@ -116,7 +116,7 @@ def test_the_results_are_the_same_without(made: tuple[Path, str], tmp_path: Path
     assert not (tmp_path / "run" / "tensorboard").exists()
 
 
-@pytest.mark.parametrize("before", [["--tensorboard"], []], ids=["with", "without"])
+@pytest.mark.parametrize("before", [["--track", "tensorboard"], []], ids=["with", "without"])
 def test_a_resumed_run_looks_as_if_never_stopped(before: list[str], made: tuple[Path, str], tmp_path: Path) -> None:
     source = config_file(tmp_path, **METHOD)
     first = ask("run", source, "-s", "rounds=1", *before, "--out", "run", "--workers", "1", cwd=tmp_path)
@@ -124,7 +124,7 @@ def test_a_resumed_run_looks_as_if_never_stopped(before: list[str], made: tuple[
     board = tmp_path / "run" / "tensorboard"
     old = set(board.iterdir()) if before else set()
     for again in (["-s", "rounds=3"], []):  # the second time there is nothing left to run
-        done = ask("run", "--resume", "run", *again, "--tensorboard", "--workers", "1", cwd=tmp_path)
+        done = ask("run", "--resume", "run", *again, "--track", "tensorboard", "--workers", "1", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         (new,) = board.iterdir()
         assert new not in old
@@ -141,12 +141,12 @@ def test_a_resumed_run_looks_as_if_never_stopped(before: list[str], made: tuple[
 
 def test_a_stopped_run_has_its_rounds_and_tells_how_to_go_on(tmp_path: Path) -> None:
     source, run = config_file(tmp_path, rounds=10_000), tmp_path / "run"
-    process = start("run", source, "--tensorboard", "--out", "run", "--workers", "1", cwd=tmp_path)
+    process = start("run", source, "--track", "tensorboard", "--out", "run", "--workers", "1", cwd=tmp_path)
     wait_for_rounds(run, 2, process)
     os.killpg(process.pid, signal.SIGINT)
     out, err = finish(process)
     assert (process.returncode, err) == (130, "")
-    assert out.endswith("Continue with: prowd run --resume run --tensorboard\n")
+    assert out.endswith("Continue with: prowd run --resume run --track tensorboard\n")
     written = list(curves(run / "tensorboard")["round/seconds"])
     assert written in ([line["round"] for line in rounds] for rounds in (lines(run), lines(run)[:-1]))
 
@@ -160,11 +160,11 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = ask(*arguments, "--methods", "fedavg", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert not (folder / "both" / "tensorboard").exists()
-    done = ask(*arguments, "--methods", "fedavg,local", "--tensorboard", cwd=folder)
+    done = ask(*arguments, "--methods", "fedavg,local", "--track", "tensorboard", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("\ntensorboard --logdir both/tensorboard\n")
     kept = sorted((folder / "both" / "tensorboard").rglob("events*"))
-    assert ask(*arguments, "--methods", "fedavg,local", "--tensorboard", cwd=folder).returncode == 0
+    assert ask(*arguments, "--methods", "fedavg,local", "--track", "tensorboard", cwd=folder).returncode == 0
     assert sorted((folder / "both" / "tensorboard").rglob("events*")) == kept, "they need not be written again"
     return folder / "both"
 

@@ -14,6 +14,7 @@ GROUPS: dict[str, Callable[[Random, int], Iterator[cases.Case]]] = {
     "rounds of graphs": lambda random, times: graphs.graph_rounds(random, 120 * times),
     "graphs that are refused": lambda *_: graphs.graph_checks(),
     "many positions": lambda random, _: limits.many_positions(random),
+    "equal codes": lambda random, _: limits.equal_codes(random),
     "wide padding": lambda random, _: limits.wide_padding(random),
     "largest sums": lambda *_: limits.extremes(),
     "networks that are refused": lambda *_: limits.checks(),

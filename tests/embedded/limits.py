@@ -11,7 +11,7 @@ from prowd.nets.architecture import Architecture, Conv, Flatten, Linear, MaxPool
 from tests.embedded.cases import Case, described, random_round, said, whole_round
 from tests.reference import integer_client as oracle
 
-__all__ = ["checks", "extremes", "many_positions", "wide_padding"]
+__all__ = ["checks", "equal_codes", "extremes", "many_positions", "wide_padding"]
 
 MOST_SIDE = 2**20
 WHITE, BLACK = 255, 0
@@ -45,6 +45,13 @@ def wide_padding(random: Random) -> Iterator[Case]:
         size = middle.output((2, *image))
         layers = Conv("a", 1, 2), middle, Flatten(), Linear("c", size[0] * size[1] * size[2], 4, relu=False)
         yield random_round(random, Architecture(layers, (1, *image)), s, 3)
+
+
+def equal_codes(random: Random) -> Iterator[Case]:
+    """Squares that are pooled, with several largest codes: of so few levels some are equal."""
+    for s in (2, 3, 4):
+        layers = Conv("a", 2, 6, relu=False), MaxPool((2, 2), (2, 2)), Flatten(), Linear("b", 54, 3, relu=False)
+        yield random_round(random, Architecture(layers, (2, 6, 6)), s, 4, examples=4)
 
 
 def extremes() -> Iterator[Case]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.embedded.driver import CORE, answers, compiled, compiler
+from prowd.embedded.build import TARGETS, lacking
+from tests.embedded.driver import CORE, answers, compiled, compiler, compiler_for
 from tests.embedded.groups import GROUPS
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
@@ -26,6 +28,16 @@ def test_the_core_answers_as_the_oracle_does(group: str, driver: Path) -> None:
     assert len(found) == len(asked)
     for case, numbers in zip(asked, found, strict=True):
         assert numbers == case.expected, case.question[:500]
+
+
+@pytest.mark.skipif(lacking("aarch64") is not None, reason=f"there is no {lacking('aarch64')}")
+def test_another_processor_answers_as_the_oracle_does(tmp_path: Path) -> None:
+    """Under QEMU, which needs longer: some cases of those groups that compute."""
+    program = compiled(tmp_path / "driver", by=compiler_for("aarch64"))
+    groups = ("rounds", "rounds of graphs", "shifts", "steps", "updates", "losses", "images")
+    asked = [case for group in groups for case in islice(GROUPS[group](Random(1), 1), 15)]
+    found = answers(program, [case.question for case in asked], emulator=[TARGETS["aarch64"].emulator])
+    assert found == [case.expected for case in asked]
 
 
 def test_a_driver_that_fails_is_seen(driver: Path) -> None:

@@ -67,6 +67,14 @@ def test_a_run_is_the_same_with_any_kernel(method: str, tmp_path: Path) -> None:
     assert outcome(tmp_path / "int8") == outcome(tmp_path / "c99") == outcome(tmp_path / "simulated")
 
 
+@pytest.mark.parametrize("model", ["resnet8", "dscnn"])
+def test_a_run_with_shortcuts_or_depthwise_layers_is_the_same_with_any_kernel(model: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"clients": "int4:1, int8:2, float32:1", "model": model, "rounds": 2, "steps": 3}
+    for kernel in ("auto", "c99", "simulated"):  # auto leaves such networks to c99, with a line in the log
+        run_tiny(tmp_path / kernel, kernel=kernel, **settings)
+    assert outcome(tmp_path / "auto") == outcome(tmp_path / "c99") == outcome(tmp_path / "simulated")
+
+
 def test_a_run_may_be_resumed_with_another_kernel(tmp_path: Path) -> None:
     for number, (first, second) in enumerate([("int8", "c99"), ("simulated", "int8"), ("c99", "auto")]):
         path = run_tiny(tmp_path / str(number), kernel=first, rounds=1).path

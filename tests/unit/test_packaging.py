@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,16 @@ def test_an_installed_package_has_the_sources_of_the_client(tmp_path: Path) -> N
     assert Path(found.stdout.strip()) == tmp_path / "prowd/embedded/c"
     for path in (ROOT / "embedded/client").iterdir():
         assert (tmp_path / "prowd/embedded/c/client" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_everything_says_the_same_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text("utf-8"), re.MULTILINE) == [version]
+    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)[0] == version
+
+
+def test_the_extra_all_has_every_extra_that_users_choose_from() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+    named = set(re.findall(r"[a-z]+", everything.partition("[")[2]))
+    assert named == {*extras} - {"all", "dev", "docs", "fuzz"}

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = ["config_argument", "read_pairs", "set_option", "tensorboard_option"]
+__all__ = ["config_argument", "read_pairs", "set_option", "track_option"]
 
 
 def _complete_config(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -34,11 +34,12 @@ set_option = click.option(
     help="Change a setting; repeatable. Dotted names reach into tables.",
 )
 
-tensorboard_option = click.option(
-    "--tensorboard",
-    is_flag=True,
-    help="Write event files too, round by round: look on with `tensorboard --logdir DIR/tensorboard`. "
-    "Needs the extra tensorboard.",
+track_option = click.option(
+    "--track",
+    "trackers",
+    multiple=True,
+    type=click.Choice(["tensorboard", "mlflow", "wandb"]),
+    help="Send every round to a tracker too; repeatable. Each needs the extra of its name (docs/trackers.md).",
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from prowd.cli.arguments import config_argument, read_pairs, set_option, tensorboard_option
+from prowd.cli.arguments import config_argument, read_pairs, set_option, track_option
 from prowd.cli.main import exit_interrupted, long_command, main
 from prowd.cli.report import check_report, open_option, report_option, show_results
 
@@ -38,7 +38,7 @@ __all__ = ["compare"]
     "--baseline", metavar="NAME", help="The method that others are compared with. Default: fedavg, or the first."
 )
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes at work at once. Default: one a core.")
-@tensorboard_option
+@track_option
 @report_option
 @open_option
 def compare(
@@ -49,7 +49,7 @@ def compare(
     out: Path | None,
     baseline: str | None,
     workers: int | None,
-    tensorboard: bool,
+    trackers: Sequence[str],
     reports: bool,
     opens: bool,
 ) -> None:
@@ -76,16 +76,15 @@ def compare(
       runs.csv                         a line for each run
       METHOD-seedN/                    the runs, as `prowd run` leaves them
       report/index.html                the page that shows it all (docs/report.md), with the extra report
-      tensorboard/METHOD-seedN/        with --tensorboard: the same for TensorBoard (docs/tensorboard.md)
+      tensorboard/METHOD-seedN/        with --track tensorboard: the same for TensorBoard; others: docs/trackers.md
     """
     from prowd.api import make_comparison, plan_comparison
     from prowd.views.console import comparison_tables, download_bar, say
-    from prowd.views.tensorboard import load_writer
+    from prowd.views.trackers import load_trackers
 
     console = long_command()
     settings = read_pairs(pairs)
-    if tensorboard:
-        load_writer()
+    load_trackers(trackers)
     check_report(reports, opens)
     names, numbers = _names(methods) if methods else None, _seeds(seeds) if seeds else None
     with download_bar(console) as progress:
@@ -93,14 +92,14 @@ def compare(
             config, settings, methods=names, seeds=numbers, out=out, baseline=baseline, progress=progress
         )
     try:
-        found = make_comparison(plan, workers, console, tensorboard=tensorboard)
+        found = make_comparison(plan, workers, console, track=trackers)
     except KeyboardInterrupt:
         exit_interrupted(console, "finished runs and rounds are saved", [Path(sys.argv[0]).name, *sys.argv[1:]])
     for table in comparison_tables(plan.config, found.rows, found.baseline) if found.rows else ():
         console.print(table)
     if found.rows:
         say(console, f"tables: {found.path} (table.md, table.csv, table.tex, runs.csv)")
-    show_results(console, found.path, reports and bool(found.rows), opens, tensorboard)
+    show_results(console, found.path, reports and bool(found.rows), opens, trackers)
     if found.failures:
         say(console, f"{len(found.failures)} of {len(plan.runs)} runs failed and are not in the tables:")
         for name, reason in found.failures.items():

@@ -55,6 +55,9 @@ def embed() -> None:
 @click.option(
     "--check", "checks", is_flag=True, help="Compile it here, and compare a round of it with the Python client."
 )
+@click.option(
+    "--target", metavar="NAME", help="Compile a program for it, by zig: aarch64, armv7, riscv64, cortex-m3, ..."
+)
 @click.option("--steps", type=click.IntRange(1), default=2, show_default=True, metavar="N", help="Of that round.")
 @set_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("firmware"), show_default=True, metavar="DIR")
@@ -64,6 +67,7 @@ def write(
     ram: int | None,
     client: int | None,
     checks: bool,
+    target: str | None,
     steps: int,
     pairs: Sequence[str],
     out: Path,
@@ -74,20 +78,25 @@ def write(
     Examples:
       prowd embed watch --ram 64K --out firmware
       prowd embed quick --width int8 -s method=prowd-plus -s width=0.25 --check
+      prowd embed watch --target aarch64 --out pi
     """
-    from prowd.embedded.build import build, run_command
+    from prowd.embedded.build import build, check_target, run_command
     from prowd.embedded.check import check
     from prowd.embedded.plan import kilobytes
     from prowd.runs.firmware import write_firmware
     from prowd.views.console import say
 
     console = Console(highlight=False)
+    name = target or "posix"
+    check_target(name, to_run=checks)
     firmware = write_firmware(config, read_pairs(pairs), width=width, client=client, ram=ram, folder=out)
     print_table(("memory for", "bytes"), [(part.name, f"{part.size:,}") for part in firmware.plan.parts])
     asked = "" if ram is None else f" of {kilobytes(ram)}"
     say(console, f"{kilobytes(firmware.plan.total)}{asked} for {firmware.plan.width} and {firmware.plan.method}")
     say(console, f"written: {out} (net.h, net.c, Makefile, client/, {firmware.card.name})")
+    if checks or target:
+        program = build(out.resolve(), name)
+        say(console, f"compiled: {out / program.name} ({program.stat().st_size:,} bytes)")
     if checks:
-        program = build(out.resolve(), "posix")
-        found = check(run_command(program, "posix", firmware.card.resolve()), firmware.runtime, steps)
+        found = check(run_command(program, name, firmware.card.resolve()), firmware.runtime, steps)
         say(console, f"checked: {steps} steps give the {len(found.update):,} bytes of the Python client's update")

@@ -91,15 +91,15 @@ def check_extra() -> None:
         raise ProwdError(f"a report needs {missing[0]}; install it with: {EXTRA}")
 
 
-def show_results(console: Console, folder: Path, reports: bool, opens: bool, tensorboard: bool) -> None:
-    """End a run or a comparison with its page, and with the command that shows its event files."""
+def show_results(console: Console, folder: Path, reports: bool, opens: bool, trackers: Sequence[str]) -> None:
+    """End a run or a comparison with its page, and with the commands that show it in trackers."""
     from prowd.views.console import say
-    from prowd.views.tensorboard import FOLDER
+    from prowd.views.trackers import how_to_look
 
     if reports:
         _write_page(console, folder, opens)
-    if tensorboard:
-        say(console, shlex.join(["tensorboard", "--logdir", str(folder / FOLDER)]))
+    for command in how_to_look(trackers, folder):
+        say(console, command)
 
 
 def _write_page(console: Console, folder: Path, opens: bool) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from prowd.cli.arguments import config_argument, read_pairs, set_option, tensorboard_option
+from prowd.cli.arguments import config_argument, read_pairs, set_option, track_option
 from prowd.cli.main import exit_interrupted, long_command, main
 from prowd.cli.report import check_report, open_option, report_option, show_results
+from prowd.errors import DiskError, RunError
 
 __all__ = ["run"]
 
@@ -32,7 +34,7 @@ __all__ = ["run"]
     metavar="N",
     help="Processes that train clients. Default: one a core. Results do not depend on it.",
 )
-@tensorboard_option
+@track_option
 @report_option
 @open_option
 def run(
@@ -41,7 +43,7 @@ def run(
     out: Path | None,
     resume: Path | None,
     workers: int | None,
-    tensorboard: bool,
+    trackers: Sequence[str],
     reports: bool,
     opens: bool,
 ) -> None:
@@ -54,7 +56,7 @@ def run(
       prowd run table1-50-50-cpu -s rounds=3
       prowd run my.toml -s float32.lr=0.1 -s data=my.npz --out runs/mine
       prowd run --resume runs/mine
-      prowd run quick --tensorboard --out runs/mine
+      prowd run quick --track tensorboard --out runs/mine
 
     \b
     The run directory holds:
@@ -65,7 +67,7 @@ def run(
       report/          the page that shows it all (docs/report.md), with the extra report
       snapshots/       samples of weights for its figures
       checkpoints/     what --resume continues from
-      tensorboard/     with --tensorboard: all rounds, for TensorBoard (docs/tensorboard.md)
+      tensorboard/     with --track tensorboard: all rounds, for TensorBoard; others: docs/trackers.md
 
     All settings with their defaults: config.toml of any run has them, docs/configuration.md explains them.
     """
@@ -76,15 +78,18 @@ def run(
 
     console = long_command()
     settings = read_pairs(pairs)
-    observers = observers_for(console, tensorboard=tensorboard)
+    observers = observers_for(console, trackers)
     check_report(reports, opens)
     with download_bar(console) as progress:
         session = open_session(config, settings, out=out, resume=resume, progress=progress)
+    tracked = [part for name in trackers for part in ("--track", name)]
+    again = ["prowd", "run", "--resume", str(session.rundir.path), *tracked]
     try:
         result = session.run(workers, *observers)
     except KeyboardInterrupt:
-        again = ["prowd", "run", "--resume", str(session.rundir.path), *["--tensorboard"] * tensorboard]
         exit_interrupted(console, "finished rounds are saved", again)
+    except DiskError as error:
+        raise RunError(f"{error}; finished rounds are saved; then continue with: {shlex.join(again)}") from error
     console.print(result_table(result))
     say(console, f"results: {result.path} (config.toml, rounds.jsonl, summary.json, checkpoints/)")
-    show_results(console, result.path, reports, opens, tensorboard)
+    show_results(console, result.path, reports, opens, trackers)

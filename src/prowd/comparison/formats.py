@@ -13,16 +13,19 @@ from prowd.files import atomic_write
 
 __all__ = [
     "Cells",
+    "Record",
     "caption",
     "count_seeds",
     "interval",
     "interval_latex",
     "kilobytes",
     "numbers",
+    "records_csv",
+    "run_records",
     "starred",
-    "table_csv",
     "table_latex",
     "table_markdown",
+    "table_records",
     "to_csv",
     "to_latex",
     "to_markdown",
@@ -30,6 +33,8 @@ __all__ = [
 ]
 
 Cells = list[list[str]]
+Record = dict[str, str | int | float | None]
+"""A line of a table by its columns, flat: ``pandas.DataFrame`` takes a list of them."""
 LATEX = str.maketrans({sign: rf"\{sign}" for sign in "_%&#"} | {"±": r"$\pm$", "–": "--"})
 
 
@@ -37,9 +42,9 @@ def write_tables(path: Path, config: RunConfig, rows: Sequence[Row], outcomes: S
     """Write table.md, table.csv and table.tex, and runs.csv with a line for each run."""
     texts = {
         "table.md": table_markdown(config, rows, base),
-        "table.csv": table_csv(rows, base),
+        "table.csv": records_csv(table_records(rows, base)),
         "table.tex": table_latex(config, rows, base),
-        "runs.csv": runs_csv(outcomes),
+        "runs.csv": records_csv(run_records(outcomes)),
     }
     for name, text in texts.items():
         atomic_write(path / name, text.encode())
@@ -96,31 +101,51 @@ def table_latex(config: RunConfig, rows: Sequence[Row], base: str) -> str:
     return f"% {caption(config, rows)}\n" + to_latex(_cells(rows, base, interval_latex))
 
 
-def table_csv(rows: Sequence[Row], base: str) -> str:
-    """The table for a spreadsheet: every mean and every half interval in a column of its own."""
+def table_records(rows: Sequence[Row], base: str) -> list[Record]:
+    """The table for a spreadsheet or a data frame: every mean and every half interval in a column of its own."""
     widths = _widths(rows)
     columns = [*widths, "gap", "average", "average as received", f"average against {base}"]
-    header = ["method", "seeds", *(part for name in columns for part in (name, f"{name} ±"))]
-    lines: list[list[object]] = [[*header, "pairs", "bytes up a round", "bytes down a round"]]
+    names = [part for name in columns for part in (name, f"{name} ±")]
+    records: list[Record] = []
     for row in rows:
         values = [*(row.widths.get(width) for width in widths), row.gap, row.average, row.received, row.difference]
-        pairs = row.difference.count if row.difference else ""
-        lines.append([row.method, row.seeds, *numbers(values), pairs, row.bytes_up, row.bytes_down])
-    return to_csv(lines)
+        records.append(
+            {
+                "method": row.method,
+                "seeds": row.seeds,
+                **dict(zip(names, numbers(values), strict=True)),
+                "pairs": row.difference.count if row.difference else None,
+                "bytes up a round": row.bytes_up,
+                "bytes down a round": row.bytes_down,
+            }
+        )
+    return records
 
 
-def runs_csv(outcomes: Sequence[Outcome]) -> str:
-    """A line for each run."""
+def run_records(outcomes: Sequence[Outcome]) -> list[Record]:
+    """A record for each run."""
     widths = list(dict.fromkeys(width for outcome in outcomes for width in outcome.trained))
-    when = [f"{width} {state}" for state in ("trained", "received") for width in widths]
-    averages = ["average trained", "average received"]
-    traffic = ["bytes up a round", "bytes down a round"]
-    lines: list[list[object]] = [["method", "seed", *when, *averages, *traffic, "weights_sha256"]]
+    records: list[Record] = []
     for one in outcomes:
-        values = [found.get(width) for found in (one.trained, one.received) for width in widths]
-        figures = map(_number, [*values, one.average, one.average_received])
-        lines.append([one.method, one.seed, *figures, one.bytes_up, one.bytes_down, one.weights_sha256])
-    return to_csv(lines)
+        states = (("trained", one.trained), ("received", one.received))
+        records.append(
+            {
+                "method": one.method,
+                "seed": one.seed,
+                **{f"{width} {state}": _number(found.get(width)) for state, found in states for width in widths},
+                "average trained": _number(one.average),
+                "average received": _number(one.average_received),
+                "bytes up a round": one.bytes_up,
+                "bytes down a round": one.bytes_down,
+                "weights_sha256": one.weights_sha256,
+            }
+        )
+    return records
+
+
+def records_csv(records: Sequence[Record]) -> str:
+    """Records of the same columns for a spreadsheet; what there is not is empty."""
+    return to_csv([list(records[0]), *(list(record.values()) for record in records)])
 
 
 def to_markdown(cells: Cells) -> str:
@@ -145,8 +170,8 @@ def to_csv(lines: Sequence[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def numbers(values: Iterable[Estimate | None]) -> list[object]:
-    """For a spreadsheet: of each its mean and half its interval, empty where there is none."""
+def numbers(values: Iterable[Estimate | None]) -> list[float | None]:
+    """For a spreadsheet: of each its mean and half its interval, None where there is none."""
     return [_number(part) for value in values for part in ((value.mean, value.half) if value else (None, None))]
 
 
@@ -174,5 +199,5 @@ def _widths(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(width for row in rows for width in row.widths))
 
 
-def _number(value: float | None) -> object:
-    return "" if value is None else round(value, 4)
+def _number(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

@@ -16,14 +16,18 @@ from torch import nn
 from prowd import __version__
 from prowd.config.files import read_settings
 from prowd.config.options import option_names
-from prowd.config.schema import NO_MATTER, RunConfig, load_config, validate, with_full_paths
+from prowd.config.schema import NO_MATTER, RANDOM, RunConfig, load_config, validate, with_full_paths
 from prowd.config.tables import override
-from prowd.data import Progress
+from prowd.data import Dataset, Progress
 from prowd.errors import ConfigError, RunError, near
+from prowd.files import atomic_write
 from prowd.methods import METHODS, Method, find_method
-from prowd.nets import describe
-from prowd.runs.build import Arrays, as_used, assemble, check_same, load_data, warn_if_slow
+from prowd.nets.tracing import read
+from prowd.runs.build import Arrays, Start, as_used, assemble, check_same, load_data, make_architecture
+from prowd.runs.directory import START, weights_hash
 from prowd.runs.read import read_summary
+from prowd.runs.run import warn_if_slow
+from prowd.runs.start import checked, encode, of_network, start_of, with_given
 
 __all__ = ["Plan", "PlannedRun", "make_plan"]
 
@@ -31,7 +35,8 @@ log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-DATA = "data.npz"  # where arrays given through the Python API are kept, for all runs to read
+DATA = "data.npz"
+FILES = {"data": DATA, "init": START}  # where arrays and weights given through the Python API are kept, for all runs
 PARTS = {"accuracy", "average_accuracy", "bytes", "weights_sha256"}  # of a summary, that tables are made of
 DEFAULT_BASELINE = "fedavg"
 OWN = {"method": "--methods", "seed": "--seeds"}  # what a comparison decides itself
@@ -49,6 +54,7 @@ LATER = (  # settings that came later: at their defaults they leave a comparison
     "window_step",
     "measure",
     "bias",
+    "init",
 )
 
 
@@ -96,6 +102,7 @@ def make_plan(
     baseline: str | None = None,
     arrays: Arrays | None = None,
     model: nn.Module | None = None,
+    keep_weights: bool = False,
     progress: Progress | None = None,
 ) -> Plan:
     """Plan a comparison: everything that can be wrong is found before the first run begins.
@@ -106,7 +113,7 @@ def make_plan(
     for key, option in OWN.items():
         if key in settings:
             raise ConfigError(f"{key}: a comparison sets it for each run; accepted: {option}")
-    values = override(read_settings(source), settings)
+    values = override(read_settings(source), with_given(settings, model) if keep_weights else settings)
     if values.get("links"):
         raise ConfigError("links: a comparison makes several runs at once, a device does one; accepted: prowd run")
     classes = [find_method(name) for name in _unique("methods", methods)]
@@ -116,30 +123,49 @@ def make_plan(
         raise ConfigError(f"baseline: {baseline!r} is not compared; accepted: {accepted}")
     configs = [_config(values, name, 0, classes) for name in methods]
     raw = load_data(with_full_paths(configs[0]), arrays, progress)
-    if model is not None:
-        layers = describe(model, as_used(configs[0], raw).image_shape, configs[0].bias).layers
-        values = override(values, {"model": "custom", "layers": layers})
+    values, start = _with_network(values, with_full_paths(configs[0]), as_used(configs[0], raw), model, keep_weights)
     if out is not None and out.exists() and not out.is_dir():
         raise RunError(f"{out} is not a directory; name another --out")
-    path = out or _place(configs[0].name, values if arrays is None else {**values, "data": raw.digest()})
-    if arrays is not None:
-        values = override(values, {"data": str(path / DATA)})
+    given = {"data": raw.digest()} if arrays is not None else {}
+    given |= {"init": weights_hash(start)} if keep_weights else {}
+    path = out or _place(configs[0].name, {**values, **given})
+    values = override(values, {key: str(path / FILES[key]) for key in given})
     runs = []
     for seed in _unique("seeds", seeds):
         for name, found in zip(methods, classes, strict=True):
             config = with_full_paths(_config(values, name, seed, classes))
             complete = check_same(config.model_copy(update={"version": __version__}), raw)
-            runs.append(PlannedRun(found.name, seed, complete, path / f"{found.name}-seed{seed}"))
+            runs.append(PlannedRun(found.name, seed, checked(complete, start), path / f"{found.name}-seed{seed}"))
     for run in runs[: len(methods)]:  # every method as far as its first round
-        federation = assemble(run.config, as_used(run.config, raw)).federation
+        federation = assemble(run.config, as_used(run.config, raw), start=start).federation
         federation.method.init(federation.scene)
     warn_if_slow(federation.scene)
     for run in runs:
         _check_same(run)
-    if arrays is not None:
-        path.mkdir(parents=True, exist_ok=True)
-        np.savez(path / DATA, allow_pickle=False, **arrays)
+    _write(path, arrays, start if keep_weights else {})
     return Plan(path, tuple(runs), baseline or (DEFAULT_BASELINE if DEFAULT_BASELINE in names else names[0]))
+
+
+def _with_network(
+    values: Mapping[str, Any], config: RunConfig, dataset: Dataset, model: nn.Module | None, keep_weights: bool
+) -> tuple[dict[str, Any], Start]:
+    """The settings with the layers of a network given in Python, and the weights that all runs begin with."""
+    if model is None:
+        start = {} if config.init == RANDOM else start_of(config, make_architecture(config, dataset))
+        return dict(values), start
+    reading = read(model, dataset.image_shape, config.bias, trained=keep_weights)
+    values = override(values, {"model": "custom", "layers": reading.architecture.layers})
+    return values, of_network(reading) if keep_weights else start_of(config, reading.architecture)
+
+
+def _write(path: Path, arrays: Arrays | None, start: Start) -> None:
+    """Keep what was given in Python, for all runs to read."""
+    if arrays is not None or start:
+        path.mkdir(parents=True, exist_ok=True)
+    if arrays is not None:
+        np.savez(path / DATA, allow_pickle=False, **arrays)
+    if start:
+        atomic_write(path / START, encode(start))
 
 
 def _config(values: Mapping[str, Any], method: str, seed: int, classes: Sequence[type[Method]]) -> RunConfig:
@@ -171,7 +197,7 @@ def _unique(field: str, found: Sequence[Item]) -> Sequence[Item]:
 def _place(name: str, values: Mapping[str, Any]) -> Path:
     """A directory for these settings: other settings have another one."""
     base = validate({key: value for key, value in values.items() if key not in ("method", "options")})
-    filled_in = {*OWN, *NO_MATTER, "options", "data_sha256", "method_sha256"}
+    filled_in = {*OWN, *NO_MATTER, "options", "data_sha256", "method_sha256", "init_sha256"}
     unused = {name for name in LATER if getattr(base, name) == RunConfig.model_fields[name].default}
     decisive = {**base.model_dump(mode="json", exclude=filled_in | unused), "options": values.get("options", {})}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()

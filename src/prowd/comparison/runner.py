@@ -14,13 +14,13 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from prowd.comparison.formats import write_tables
+from prowd.comparison.formats import Record, run_records, table_records, write_tables
 from prowd.comparison.outcomes import Outcome, Row, collect, has_accuracy, tabulate
 from prowd.comparison.plan import Plan, PlannedRun
 from prowd.config.schema import RunConfig
 from prowd.errors import ProwdError, RunError
 from prowd.federation.engine import Federation
-from prowd.federation.processes import GUARD, available_cores, be_a_child, start_child
+from prowd.federation.processes import FAILED_IMPORT, GUARD, available_cores, be_a_child, start_child
 from prowd.federation.report import RoundReport
 from prowd.files import atomic_write
 from prowd.methods import ServerState
@@ -28,13 +28,12 @@ from prowd.runs.build import as_used, load_data
 from prowd.runs.observe import RunObserver
 from prowd.runs.run import Session
 
-__all__ = ["Comparison", "ComparisonObserver", "MakeObserver", "cores_for", "execute", "make"]
+__all__ = ["Comparison", "ComparisonObserver", "MakeObservers", "cores_for", "execute", "make"]
 
 PLAN = "comparison.json"
 HERE, DONE, FAILED = "here", "done", "failed"  # what a run's process sends; all else is a method of the observer
-FAILED_IMPORT = 1  # exit code of a process that could not import the script it is of
-MakeObserver = Callable[[Path], RunObserver]
-"""Makes an observer for the run in a directory; called in the run's own process, so it must be picklable."""
+MakeObservers = Callable[[Path], Sequence[RunObserver]]
+"""Makes observers for the run in a directory; called in the run's own process, so it must be picklable."""
 
 
 class ComparisonObserver:
@@ -55,13 +54,24 @@ class ComparisonObserver:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison leaves: its directory, a row for each method, every run, and the runs that failed and why."""
+    """What a comparison leaves: its directory, a row for each method, every run, and the runs that failed and why.
+
+    ``pandas.DataFrame(comparison.runs())`` is a data frame of all runs; pandas is not needed otherwise.
+    """
 
     path: Path
     rows: Sequence[Row]
     outcomes: Sequence[Outcome]
     failures: Mapping[str, str]
     baseline: str
+
+    def table(self) -> list[Record]:
+        """A flat dict for each method, with the columns of table.csv; None where there is no number."""
+        return table_records(self.rows, self.baseline)
+
+    def runs(self) -> list[Record]:
+        """A flat dict for each run, with the columns of runs.csv."""
+        return run_records(self.outcomes)
 
 
 def cores_for(plan: Plan) -> int:
@@ -80,12 +90,14 @@ def write_plan(plan: Plan, failures: Mapping[str, str]) -> None:
         raise RunError(f"{plan.path} cannot be written: {error}") from error
 
 
-def make(plan: Plan, cores: int, observer: ComparisonObserver, make_observer: MakeObserver | None = None) -> Comparison:
+def make(
+    plan: Plan, cores: int, observer: ComparisonObserver, make_observers: MakeObservers | None = None
+) -> Comparison:
     """Make what is missing of a plan's runs, and write the tables of all that are finished."""
     write_plan(plan, {})
     missing = [run for run in plan.runs if not run.is_finished]
     try:
-        failed = execute(missing, cores, observer, make_observer)
+        failed = execute(missing, cores, observer, make_observers)
     except RunError:
         if [file.name for file in plan.path.iterdir()] == [PLAN]:  # no run could even begin
             shutil.rmtree(plan.path)
@@ -113,12 +125,12 @@ class _Active:
 
 
 def execute(
-    runs: Sequence[PlannedRun], cores: int, observer: ComparisonObserver, make_observer: MakeObserver | None = None
+    runs: Sequence[PlannedRun], cores: int, observer: ComparisonObserver, make_observers: MakeObservers | None = None
 ) -> dict[PlannedRun, str]:
     """Make the runs, on so many cores; returns those that failed, with the reason. The others go on all the same.
 
     With more runs than cores each has one; with fewer, each spreads its clients over several. What
-    ``make_observer`` returns observes a single run.
+    ``make_observers`` returns observes a single run.
     """
     waiting, active = deque(runs), list[_Active]()
     failures: dict[PlannedRun, str] = {}
@@ -127,7 +139,7 @@ def execute(
             while waiting and (free := cores - sum(one.cores for one in active)) > 0:
                 run = waiting.popleft()
                 share = max(1, free // (len(waiting) + 1))
-                child = start_child(_work, run.config, run.path, share, make_observer, daemon=False)
+                child = start_child(_work, run.config, run.path, share, make_observers, daemon=False)
                 active.append(_Active(run, *child, share))
             for connection in wait([one.connection for one in active]):
                 (one,) = (one for one in active if one.connection is connection)
@@ -165,7 +177,7 @@ def _receive(one: _Active) -> tuple[str, Any]:
 
 
 def _work(
-    connection: Connection[Any, Any], config: RunConfig, path: Path, workers: int, make_observer: MakeObserver | None
+    connection: Connection[Any, Any], config: RunConfig, path: Path, workers: int, make_observers: MakeObservers | None
 ) -> None:
     """Body of a run's process."""
     be_a_child()
@@ -177,7 +189,7 @@ def _work(
             session = Session.resume(path, {})
         else:
             session = Session.begin(config, as_used(config, load_data(config)), path)
-        others = [make_observer(path)] if make_observer else []
+        others = make_observers(path) if make_observers else []
         session.run(min(workers, session.federation.cohort), reporter, *others)
     except ProwdError as error:
         connection.send((FAILED, str(error)))

@@ -27,10 +27,11 @@ from prowd.nets.tracing import Bias
 from prowd.numbers.averages import Rule
 from prowd.numbers.bits import parse_mix
 
-__all__ = ["NO_MATTER", "Rounds", "RunConfig", "load_config", "validate", "with_full_paths"]
+__all__ = ["GIVEN", "NO_MATTER", "RANDOM", "Rounds", "RunConfig", "load_config", "validate", "with_full_paths"]
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_ .+-]{0,99}$"  # it becomes part of a folder's name
 MOST_ROUNDS = 10**6
+RANDOM, GIVEN = "random", "given"  # of ``init``; all else is a path
 
 NO_MATTER = frozenset(
     {"version", "kernel", "links", "snapshots", "snapshot_entries"}
@@ -108,6 +109,8 @@ class RunConfig(BaseModel):
     model: str = Field("digits", description="digits, vgg7, resnet8, dscnn, watch, or custom (given by layers)")
     width: float = Field(1.0, gt=0, le=16, description="multiplies every inner size of the model")
     bias: Bias = Field("refuse", description="of a network given as a module: refuse biases, or drop them")
+    init: str = Field(RANDOM, min_length=1, description="random, or a .safetensors file or a run to begin with")
+    init_sha256: str = Field("", description="content of the weights of init, to be the same on resume")
     input_size: Literal["native"] | Count = Field("native", description="pixels a side to which images are shrunk")
     layers: tuple[Annotated[Layer, Field(discriminator="kind")], ...] = ()
     # the local training
@@ -211,12 +214,19 @@ def _with_former_option(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_full_paths(config: RunConfig) -> RunConfig:
     """Name files of data and of code by their full paths, so that a run can be resumed from another folder."""
-    is_file = config.data.lower().endswith(".npz")
+    data, init = config.data, config.init
+    if data.lower().endswith(".npz"):
+        data = _full_path("data", data, "the path of an .npz file")
+    if init not in (RANDOM, GIVEN):
+        init = _full_path("init", init, "random, or the path of a .safetensors file or of a run")
+    return config.model_copy(update={"data": data, "init": init, "method": anchored(config.method)})
+
+
+def _full_path(field: str, given: str, accepted: str) -> str:
     try:
-        data = str(Path(config.data).expanduser().resolve()) if is_file else config.data
+        return str(Path(given).expanduser().resolve())
     except (OSError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"data: {config.data!r} is no file: {error}; accepted: the path of an .npz file") from None
-    return config.model_copy(update={"data": data, "method": anchored(config.method)})
+        raise ConfigError(f"{field}: {given!r} is no file: {error}; accepted: {accepted}") from None
 
 
 def _fields_beside(place: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from prowd.errors import RunError, WireError
+from prowd.errors import DiskError, RunError, WireError
 from prowd.files import atomic_write
 from prowd.numbers.quantize import QTensor, Weights
 from prowd.wire import Task, decode_task, encode_task
@@ -49,8 +49,11 @@ class ClientMemory:
         """Remember ``weights`` as the outcome of a round. Of weights that diverged nothing is kept."""
         if not all(bool(torch.isfinite(tensor.codes).all()) for tensor in weights.values() if tensor.width.is_float):
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        atomic_write(self._path(round_), encode_task(Task(round_, self.seed, self.client, weights)).join())
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            atomic_write(self._path(round_), encode_task(Task(round_, self.seed, self.client, weights)).join())
+        except OSError as error:
+            raise DiskError.of(f"client {self.client}: its memory {self.folder} cannot be written", error) from error
         for stale in [r for r in self._rounds() if r <= round_][:-KEPT]:
             self._path(stale).unlink(missing_ok=True)
 

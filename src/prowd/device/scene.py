@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -83,6 +84,8 @@ class Scene:
     defence: Defence = field(default_factory=Defence)
     buffer: Tensor = field(default_factory=lambda: torch.empty(0), repr=False, compare=False)
     """The server's own images U, in [−1, 1]; no client's, and not of the test set."""
+    start: Mapping[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
+    """The shared weights before the first round, where they are not random."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     kernel: KernelChoice = "auto"
     """What s-bit clients compute with; the results are the same."""

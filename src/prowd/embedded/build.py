@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prowd.embedded.sources import C_FILES
-from prowd.errors import RunError
+from prowd.errors import ConfigError, RunError
 
-__all__ = ["TARGETS", "Target", "build", "lacking", "objects", "run_command"]
+__all__ = ["TARGETS", "Target", "build", "check_target", "lacking", "objects", "run_command"]
 
 WARNINGS = "-std=c99", "-Wall", "-Wextra", "-Werror"
 BARE = "-target", "thumb-freestanding-eabi", "-ffreestanding", "-ffunction-sections", "-fdata-sections"
@@ -36,6 +36,7 @@ class Target:
     """Of the emulator."""
 
 
+ALONE = "-static", "-s"  # a program that needs no library, without its symbols
 SERIAL = "-serial", "stdio"
 SEMIHOSTING = "-serial", "none", "-semihosting-config", "enable=on,target=native"
 ARM = "qemu-system-arm"
@@ -47,9 +48,10 @@ TARGETS = {
     "cortex-m3-semihosting": Target(
         "cortexm", (*BARE, "-mcpu=cortex_m3", "-DPROWD_SEMIHOSTING"), ARM, "mps2-an385", SEMIHOSTING
     ),
-    "aarch64": Target("posix", ("-target", "aarch64-linux-musl", "-static"), "qemu-aarch64"),
-    "riscv32": Target("posix", ("-target", "riscv32-linux-musl", "-static"), "qemu-riscv32"),
-    "riscv64": Target("posix", ("-target", "riscv64-linux-musl", "-static"), "qemu-riscv64"),
+    "aarch64": Target("posix", ("-target", "aarch64-linux-musl", *ALONE), "qemu-aarch64"),
+    "armv7": Target("posix", ("-target", "arm-linux-musleabihf", *ALONE), "qemu-arm"),
+    "riscv32": Target("posix", ("-target", "riscv32-linux-musl", *ALONE), "qemu-riscv32"),
+    "riscv64": Target("posix", ("-target", "riscv64-linux-musl", *ALONE), "qemu-riscv64"),
 }
 
 
@@ -66,10 +68,21 @@ def lacking(name: str, *, to_run: bool = True) -> str | None:
     return None
 
 
+def check_target(name: str, *, to_run: bool) -> None:
+    """Refuse what cannot be compiled, or run, here."""
+    if name not in TARGETS:
+        raise ConfigError(f"target: {name!r}; accepted: {', '.join(TARGETS)}")
+    missing = lacking(name, to_run=to_run)
+    if missing:
+        done = "run" if lacking(name, to_run=False) is None else "compiled"
+        raise RunError(f"a client for {name} cannot be {done} here; install {missing}")
+
+
 def build(folder: Path, name: str, *, optimise: str = "-O2", extra: Sequence[str] = ()) -> Path:
     """Compile what ``write_client`` has written; return the program."""
-    target, program = TARGETS[name], folder / name
-    _check(name)
+    target = TARGETS[name]
+    program = folder / (name if target.board else f"prowd-client-{name}")
+    check_target(name, to_run=False)
     if target.platform == "cortexm" and not target.board:
         raise RunError(f"there is no board with a {name} to build a program for; accepted: its objects")
     linked = ["-T", "mps2.ld", "-Wl,--gc-sections,--entry=prowd_start"] if target.platform == "cortexm" else []
@@ -80,7 +93,7 @@ def build(folder: Path, name: str, *, optimise: str = "-O2", extra: Sequence[str
 def objects(folder: Path, name: str, *, optimise: str = "-Os") -> list[Path]:
     """Compile only; return the object files of the client, without its platform."""
     target, found = TARGETS[name], list[Path]()
-    _check(name)
+    check_target(name, to_run=False)
     for source in _sources(folder, target)[:-1]:
         found.append(folder / f"{Path(source).stem}.o")
         _compile(folder, target, [optimise, "-c", source, "-o", found[-1].name])
@@ -95,12 +108,6 @@ def run_command(program: Path, name: str, card: Path) -> list[str]:
     machine = [target.emulator, "-M", target.board, "-display", "none", "-monitor", "none", *target.options]
     loader = f"loader,file={card},addr={CARD_AT:#x},force-raw=on"
     return [*machine, "-kernel", str(program), "-device", loader]
-
-
-def _check(name: str) -> None:
-    missing = lacking(name, to_run=False)
-    if missing:
-        raise RunError(f"a client for {name} cannot be compiled here; install {missing}")
 
 
 def _sources(folder: Path, target: Target) -> list[str]:

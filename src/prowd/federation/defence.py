@@ -2,12 +2,15 @@
 
 Every update is a movement from what its client was sent. A Float32 client whose tensors are farther from that than its
 local steps could take them has not done what it was asked, and its update is refused. A tensor that has moved much
-farther than those of the other clients of its width is clipped. Who claims many more examples than the others counts
-for a bounded number. What was done to whom is in the report of the round.
+farther than those of the other clients of its width is clipped, and sooner if its client moves against the others. Who
+claims many more examples than the others counts for a bounded number, and for the fewer the farther it has moved:
+nobody's share times movement is more than that of the median client at the bound. What was done to whom is in the
+report of the round.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, median_low
@@ -28,7 +31,8 @@ from prowd.wire import Task, Update
 __all__ = ["clipped", "counted", "defend"]
 
 FEWEST = 3  # updates of a width that have a median worth the name
-STILL = 0.3  # of its own norm a tensor may always move: where training has settled, medians are next to nothing
+STILL = 0.3  # of its own norm a tensor may always move
+OPPOSED = 0.4  # times as much as clients usually agree with the others, one must disagree to be against them
 CORRECTIONS = 2.0  # times as far as plain steps can take a tensor, those that a method corrects may
 
 
@@ -57,6 +61,10 @@ class _Moved:
             norms[name] = _norm(_movement(tensor, origins[name]))
         return cls(update, origins, sizes, norms)
 
+    def unit(self, name: str) -> Tensor:
+        """The direction in which a tensor has moved, or zeros."""
+        return _movement(self.update.weights[name], self.origins[name]).flatten() / (self.norms[name] or 1.0)
+
 
 def defend(scene: Scene, method: Method, tasks: Mapping[int, Task], admitted: Admitted) -> Admitted:
     """Of the updates that were admitted, those that what was sent allows, bounded, and whom that has touched."""
@@ -74,24 +82,30 @@ def defend(scene: Scene, method: Method, tasks: Mapping[int, Task], admitted: Ad
     bounds = _bounds(moved, scene.defence.clip)
     updates: list[Update] = []
     for one in moved:
-        found = [_clip(scene, one, bounds.get(one.update.width, {})), counted(scene, one.update)]
-        limited += [limit for _, limit in found if limit is not None]
-        updates.append(replace(found[0][0], num_examples=found[1][0].num_examples))
+        update, far, room = _clip(scene, one, bounds.get(one.update.client, {}))
+        update, many = counted(scene, update, room)
+        limited += [limit for limit in (far, many) if limit is not None]
+        updates.append(update)
     return Admitted(updates, sorted(refused, key=lambda one: one.client), limited)
 
 
-def counted(scene: Scene, update: Update) -> tuple[Update, Limit | None]:
-    """The update with the number of examples that it counts for."""
+def counted(scene: Scene, update: Update, room: float = math.inf) -> tuple[Update, Limit | None]:
+    """The update with the number of examples that it counts for.
+
+    ``room``, 1 or more, is how many times as far it might have moved: of a client with more examples than the median,
+    so many medians count.
+    """
     defence, claimed = scene.defence, update.num_examples
     if defence.weighting == "uniform":
         return replace(update, num_examples=1), None
     if defence.cap is None:
         return update, None
-    usual = median_low(client.num_examples for client in scene.clients)
-    most = max(1, int(defence.cap * usual))
+    usual, times = median_low(client.num_examples for client in scene.clients), min(defence.cap, room)
+    most = max(1, int(times * usual))
     if claimed <= most:
         return update, None
-    reason = f"{claimed} examples; counted: {most}, {defence.cap:g} times the median of all clients"
+    so_far = ", as far as it moved" if room < defence.cap else ""
+    reason = f"{claimed} examples; counted: {most}, {times:.3g} times the median of all clients{so_far}"
     return replace(update, num_examples=most), Limit(update.client, str(update.width), "capped", reason)
 
 
@@ -113,32 +127,64 @@ def clipped(tensor: QTensor, origin: QTensor | None, most: float, random: torch.
     return replace(tensor, codes=torch.where(kept.view(moved.shape), tensor.codes, origin.codes))
 
 
-def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[Bitwidth, dict[str, float]]:
-    """How far each tensor of a width may have moved; nothing is said of widths with too few updates to tell."""
+def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[int, dict[str, float]]:
+    """How far each tensor of a client may have moved; nothing is said of widths with too few updates to tell.
+
+    Where training has settled, medians are next to nothing, so a tensor may always move by a share of its own norm. Not
+    so that of a client which moves against the others of its width, and takes back what they have learnt: it may go as
+    far as the median.
+    """
     groups: dict[Bitwidth, list[_Moved]] = {}
     for one in moved:
         groups.setdefault(one.update.width, []).append(one)
-    return {
-        width: {name: times * median(one.norms[name] for one in those) for name in those[0].norms}
-        for width, those in groups.items()
-        if times is not None and len(those) >= FEWEST
-    }
+    bounds: dict[int, dict[str, float]] = {}
+    for those in groups.values() if times is not None else ():
+        if len(those) < FEWEST:
+            continue
+        medians = {name: median(one.norms[name] for one in those) for name in those[0].norms}
+        agreements = _agreement(those)
+        usual = median(agreements)
+        for one, along in zip(those, agreements, strict=True):
+            opposed = usual > 0 and along < -OPPOSED * usual
+            bounds[one.update.client] = {
+                name: min(times, 1.0) * far if opposed else max(times * far, STILL * one.sizes[name])
+                for name, far in medians.items()
+            }
+    return bounds
 
 
-def _clip(scene: Scene, one: _Moved, bounds: Mapping[str, float]) -> tuple[Update, Limit | None]:
+def _agreement(those: Sequence[_Moved]) -> list[float]:
+    """The cosines between each client's movement and those of the others, summed over the others and all tensors.
+
+    Lengths do not count, or one that goes very far would be the direction of all.
+    """
+    found = [0.0] * len(those)
+    for name in those[0].norms:
+        total = torch.zeros(those[0].update.weights[name].codes.numel(), dtype=torch.float64)
+        for one in those:
+            total += one.unit(name)
+        for n, one in enumerate(those):
+            unit = one.unit(name)  # made twice: those of all clients at once may not fit into memory
+            found[n] += float(torch.dot(unit, total - unit))
+    return found
+
+
+def _clip(scene: Scene, one: _Moved, bounds: Mapping[str, float]) -> tuple[Update, Limit | None, float]:
+    """The update within its bounds, whether that has changed it, and how many times as far it might have moved."""
     update, weights = one.update, dict(one.update.weights)
     far: dict[str, float] = {}
-    for name, bound in bounds.items():
-        most = max(bound, STILL * one.sizes[name])
+    room = math.inf
+    for name, most in bounds.items():
+        room = min(room, most / one.norms[name]) if one.norms[name] else room
         if one.norms[name] > most:
-            far[name] = one.norms[name] / most
+            far[name] = one.norms[name] / most if most else math.inf
             random = generator(scene.seed, "clip", update.round, update.client, name)
             weights[name] = clipped(weights[name], one.origins[name], most, random)
     if not far:
-        return update, None
+        return update, None, room
     worst = max(far, key=far.__getitem__)
     reason = f"{len(far)} of {len(weights)} tensors moved too far, {worst!r} by {far[worst]:.3g} times the bound"
-    return replace(update, weights=weights), Limit(update.client, str(update.width), "clipped", reason)
+    return replace(update, weights=weights), Limit(update.client, str(update.width), "clipped", reason), 1.0
 
 
 def _check_reach(scene: Scene, task: Task, one: _Moved) -> None:

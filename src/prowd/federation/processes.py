@@ -12,7 +12,10 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-__all__ = ["GUARD", "available_cores", "be_a_child", "start_child"]
+__all__ = ["FAILED_IMPORT", "GUARD", "available_cores", "be_a_child", "start_child"]
+
+FAILED_IMPORT = 1
+"""The exit code of a process that could not even import what it was to do."""
 
 GUARD = 'A script that runs a federation must do so under `if __name__ == "__main__":`, which worker processes skip.'
 

@@ -163,6 +163,8 @@ class RoundReport(_Part):
         for key in ("clients", "own", "classes", "people", "confusion"):
             if not line["accuracy"][key]:
                 del line["accuracy"][key]
+        if balanced := self.accuracy.balanced:
+            line["accuracy"]["balanced"] = balanced
         for absence in (*line["clients"]["lost"], *line["clients"]["refused"]):
             if not absence["attempt"]:
                 del absence["attempt"]

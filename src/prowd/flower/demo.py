@@ -41,12 +41,14 @@ class Demo:
         say("starting the SuperLink, with TLS and node authentication")
         with local_federation(folder) as federation:
             say(f"starting {len(widths)} SuperNodes, each with a key of its own: {config.clients}")
-            start_nodes(federation, widths, config.data)
+            owners = start_nodes(federation, widths, config.data)
             app = write_app(folder / "app")
             with federation.control() as control:
                 wait_for_nodes(federation, control, len(widths))
                 say("the devices are online; the run begins")
-                run = control.start(app, run_config(self.settings, out=str(path), deadline=120.0, attempts=1))
+                run = control.start(
+                    app, run_config(self.settings, out=str(path), owners=owners, deadline=120.0, attempts=1)
+                )
                 follow(federation, control, run, Teller(path, config.rounds, say))
         summary = json.loads((path / "summary.json").read_text("utf-8"))
         lines, _ = read_lines(path / "rounds.jsonl")
@@ -77,13 +79,15 @@ def run_config(settings: Mapping[str, Any], **server: str | float) -> Values:
     return {"preset": PRESET, "settings": "; ".join(pairs), **server}
 
 
-def start_nodes(federation: LocalFederation, widths: Sequence[Bitwidth], data: str) -> None:
-    """Register and start a node for each width; node N is client N."""
+def start_nodes(federation: LocalFederation, widths: Sequence[Bitwidth], data: str) -> str:
+    """Register and start a node for each width; node N is client N. Returns the setting that says so."""
+    owners: list[int] = []
     for client, width in enumerate(widths):
         name = f"node-{client}"
-        federation.add_node(name)
+        owners.append(federation.add_node(name))
         state = str(federation.folder / "state" / name)
         federation.start_node(name, {"client": client, "width": str(width), "data": data, "state": state})
+    return ", ".join(map(str, owners))
 
 
 def wait_for_nodes(federation: LocalFederation, control: Control, count: int) -> None:

@@ -62,7 +62,7 @@ class LocalFederation:
         return closing(Control(self.address, self.authority))
 
     def start_link(self) -> None:
-        """Start the SuperLink, with TLS and node authentication, and the executor of its apps."""
+        """Start the SuperLink, with TLS and node authentication, and wait until it listens."""
         keys = self.folder / "keys"
         tls = [f"--ssl-ca-certfile={self.authority}", f"--ssl-certfile={keys / 'server.pem'}"]
         self.start("superlink", [
@@ -71,16 +71,19 @@ class LocalFederation:
             f"--database={self.folder / 'link.db'}",
         ])  # fmt: skip
         self._wait_until_it_listens()
+
+    def start_executor(self) -> None:
+        """Start the executor of the SuperLink's apps."""
         self.start("superexec", [
             "flower-superexec", f"--root-certificates={self.authority}", "--runtime-api-address", self.address,
             "--parent-pid", str(os.getpid()),
         ])  # fmt: skip
 
-    def add_node(self, name: str) -> None:
-        """Make a node's key and register it."""
+    def add_node(self, name: str) -> int:
+        """Make a node's key and register it; returns the node's number, by which the server knows this key."""
         key = make_node_key(self.folder / "keys", name)
         with self.control() as control:
-            control.register(key.with_suffix(".pub"))
+            return control.register(key.with_suffix(".pub"))
 
     def start_node(self, name: str, config: Values) -> None:
         """Start a SuperNode with its key and its own configuration."""
@@ -111,11 +114,15 @@ class LocalFederation:
         _signal(process, signal.SIGKILL)  # whatever is left of its group
         process.wait()
 
+    @property
+    def ended(self) -> list[str]:
+        """Processes that have ended by themselves."""
+        return [name for name, process in self.processes.items() if process.poll() is not None]
+
     def check(self) -> None:
         """Raise if a process has ended by itself."""
-        for name, process in self.processes.items():
-            if process.poll() is not None:
-                raise RunError(f"{name} ended with exit code {process.returncode}: {self.last_words(name)}")
+        for name in self.ended:
+            raise RunError(f"{name} ended with exit code {self.processes[name].returncode}: {self.last_words(name)}")
 
     def last_words(self, name: str, lines: int = 5) -> str:
         """The end of a process's log."""
@@ -132,14 +139,13 @@ class LocalFederation:
     def _wait_until_it_listens(self) -> None:
         context = ssl.create_default_context(cafile=str(self.authority))
         end = time.monotonic() + START
-        while time.monotonic() < end:
-            self.check()
+        while "superlink" not in self.ended and time.monotonic() < end:
             try:
                 with urllib.request.urlopen(f"https://{self.address}/health", context=context, timeout=2):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
-        raise RunError(f"the SuperLink is not ready after {START:g} s: {self.last_words('superlink')}")
+        raise RunError(f"the SuperLink is not ready in {START:g} s: {self.last_words('superlink')}")
 
 
 @contextmanager
@@ -149,6 +155,7 @@ def local_federation(folder: Path) -> Iterator[LocalFederation]:
     federation = LocalFederation(folder, free_port())
     try:
         federation.start_link()
+        federation.start_executor()
         yield federation
     finally:
         federation.stop()

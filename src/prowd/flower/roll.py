@@ -27,12 +27,15 @@ class Roll:
     """Calls the roll: asks nodes that it has not met who they are.
 
     ``known`` are the clients that a run has agreed with, if it has begun: whoever says something else is not let in.
+    ``owners`` are the nodes to which numbers belong; one that belongs to nobody is that of the first who says it.
+    A node's own number is Flower's, and stands for the key with which it was registered.
     """
 
     grid: Grid
     brief: Brief
     clients: int
     known: Mapping[int, ClientSpec] = field(default_factory=dict)
+    owners: Mapping[int, int] = field(default_factory=dict)
     nodes: dict[int, int] = field(default_factory=dict)
     """The node of each client."""
     specs: dict[int, ClientSpec] = field(default_factory=dict)
@@ -66,6 +69,8 @@ class Roll:
     def _let_in(self, node: int, spec: ClientSpec, version: str) -> None:
         if spec.id >= self.clients:
             raise WireError(f"client is {spec.id}; accepted: 0 to {self.clients - 1}")
+        if self.owners.get(spec.id, node) != node:
+            raise WireError(f"client {spec.id} belongs to node {self.owners[spec.id]}; accepted: a number of its own")
         if spec.id in self.nodes:
             raise WireError(f"client {spec.id} is node {self.nodes[spec.id]} already; accepted: a number of its own")
         agreed = self.known.get(spec.id, spec)

@@ -13,7 +13,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from prowd.config.schema import RunConfig
+from prowd.config.schema import RANDOM, RunConfig
 from prowd.errors import ConfigError
 from prowd.federation.engine import Federation
 from prowd.federation.report import RoundReport
@@ -22,7 +22,7 @@ from prowd.flower.records import Brief
 from prowd.flower.roll import Roll
 from prowd.flower.settings import ServerSettings
 from prowd.flower.transport import FlowerTransport
-from prowd.methods import METHODS, ServerState
+from prowd.methods import METHODS, Local, ServerState
 from prowd.nets import Architecture
 from prowd.numbers.bits import parse_mix
 from prowd.runs.build import make_architecture, prepare
@@ -77,9 +77,11 @@ def begin(grid: Grid, settings: ServerSettings) -> tuple[Session, Roll]:
     clients = len(parse_mix(config.clients))
     quorum_of(clients if config.cohort == "all" else config.cohort, settings)
     brief = Brief(secrets.token_hex(8), told(config, make_architecture(config, dataset)))
-    roll = Roll(grid, brief, clients)
+    roll = Roll(grid, brief, clients, owners=settings.nodes(clients) or {})
+    if not roll.owners:
+        event(log, "owners are not given", {"numbers": "belong to whoever comes first"}, logging.WARNING)
     roll.wait_for(clients, settings.join)
-    roster = Roster(brief.run, tuple(roll.specs[client] for client in sorted(roll.specs)))
+    roster = Roster(brief.run, tuple(roll.specs[client] for client in sorted(roll.specs)), roll.nodes)
     session = Session.begin(config, dataset, settings.path or fresh_path(config), roster)
     roll.brief = Brief(brief.run, told(session.config, session.federation.scene.architecture))
     return session, roll
@@ -95,7 +97,10 @@ def resume(grid: Grid, settings: ServerSettings) -> tuple[Session, Roll]:
             raise ConfigError(f"run-config: resume is {path}; accepted: a run of devices")
         brief = Brief(roster.run, told(session.config, session.federation.scene.architecture))
         known = {client.id: client for client in roster.clients}
-        roll = Roll(grid, brief, len(known), known)
+        given = settings.nodes(len(known))
+        if given is not None:
+            session.rundir.write_roster(replace(roster, owners=given))
+        roll = Roll(grid, brief, len(known), known, roster.owners if given is None else given)
         roll.wait_for(patient(session.federation, settings).quorum, settings.join)
     except BaseException:
         session.rundir.release()
@@ -119,8 +124,11 @@ def quorum_of(cohort: int, settings: ServerSettings) -> int:
 def told(config: RunConfig, architecture: Architecture) -> str:
     """The settings as devices are told them: the network layer by layer, nothing of this machine."""
     return config.model_copy(
-        update={"model": "custom", "layers": architecture.layers, "device": "cpu", "kernel": "auto", "links": {}}
-    ).toml()
+        update={
+            "model": "custom", "layers": architecture.layers, "init": RANDOM, "init_sha256": "", "device": "cpu",
+            "kernel": "auto", "links": {},
+        }
+    ).toml()  # fmt: skip
 
 
 def _check_told(config: RunConfig) -> None:
@@ -128,6 +136,8 @@ def _check_told(config: RunConfig) -> None:
         raise ConfigError("links: of a device its operator tells its node; accepted: none, and link in its node-config")
     if config.method not in METHODS:
         raise ConfigError(f"method: {config.method} is not built in; accepted on devices: {', '.join(METHODS)}")
+    if config.method == Local.name and config.init != RANDOM:
+        raise ConfigError(f"init: {config.init}, but {Local.name} sends devices no weights; accepted: {RANDOM}")
 
 
 class Diary(RunObserver):

@@ -29,6 +29,7 @@ class ServerSettings(BaseModel):
     settings: str = Field("", description="KEY=VALUE; KEY=VALUE ... as with prowd run -s")
     out: str = Field("", description="run directory to make; default: a new one under runs/")
     resume: str = Field("", description="run directory to go on with")
+    owners: str = Field("", description="the registered node of each client, in their order; any: of who comes first")
     deadline: Seconds = Field(600.0, description="seconds that a round waits for its clients")
     quorum: int = Field(0, ge=0, description="updates without which a round does not count; 0: more than half")
     attempts: int = Field(5, ge=1, description="how often a round below its quorum is tried before the run stops")
@@ -50,6 +51,16 @@ class ServerSettings(BaseModel):
     def overrides(self) -> dict[str, Any]:
         """The settings of the run that are changed."""
         return read_pairs(pair.strip() for pair in self.settings.split(";") if pair.strip())
+
+    def nodes(self, clients: int) -> dict[int, int] | None:
+        """The node of each client; those of nobody in particular, or None where nothing is said of them."""
+        if self.owners.strip() in ("", "any"):
+            return {} if self.owners.strip() else None
+        found = [text.strip() for text in self.owners.split(",")]
+        if len(set(found)) < clients or len(found) > clients or not all(map(str.isdecimal, found)):
+            accepted = f"the numbers of {clients} nodes, one for each client, as flwr supernode list has them; or any"
+            raise ConfigError(f"run-config: owners is {self.owners!r}; accepted: {accepted}")
+        return dict(enumerate(map(int, found)))
 
     @property
     def path(self) -> Path | None:

@@ -51,13 +51,15 @@ MEASURE_IN_DETAIL = "measure_in_detail"  # by class and person; see device.measu
 
 
 def initial_state(scene: Scene) -> ServerState:
-    """w ~ U(−L, L) by layer (Appendix B), and the gains of the Float32 twin."""
-    vectors: dict[str, Tensor] = {}
-    for layer in scene.architecture.weight_layers:
+    """w ~ U(−L, L) by layer (Appendix B) or what the run starts from, and the gains of the Float32 twin."""
+    vectors = {name: scene.start[name] for name in scene.architecture.shapes if scene.start}
+    for layer in scene.architecture.weight_layers if not scene.start else ():
         uniform = torch.rand(layer.shape, generator=generator(scene.seed, "init", layer.name))
         vectors[weight_name(layer)] = (2 * uniform - 1) * init_limit(layer)
     with_gains = any(client.width.is_float for client in scene.clients)
-    return ServerState(0, {**vectors, **(initial_gains(scene.architecture, vectors) if with_gains else {})})
+    gains = initial_gains(scene.architecture, vectors) if with_gains else {}
+    model = {**vectors, **{name: scene.start.get(name, fresh) for name, fresh in gains.items()}}
+    return ServerState(0, rescaled(scene, model) if scene.start else model)
 
 
 def quantized_model(scene: Scene, model: Mapping[str, Tensor], client: ClientSpec) -> dict[str, QTensor]:

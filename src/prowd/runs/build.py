@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -26,9 +25,10 @@ from prowd.errors import ConfigError, DataError
 from prowd.federation.client import Clients
 from prowd.federation.engine import Federation
 from prowd.methods import method_hash
-from prowd.nets import Architecture, build, describe
+from prowd.nets import Architecture, build
 from prowd.nets.inputs import to_unit
-from prowd.nets.lowbit.kernels import INT8_BITS, check_kernel, why_not_int8
+from prowd.nets.lowbit.kernels import check_kernel
+from prowd.nets.tracing import read
 from prowd.numbers.averages import Rule
 from prowd.numbers.bits import parse_mix
 from prowd.numbers.seeds import generator
@@ -47,13 +47,11 @@ __all__ = [
     "make_architecture",
     "make_partition",
     "prepare",
-    "warn_if_slow",
     "windows_of",
 ]
 
-log = logging.getLogger(__name__)
-
 Arrays = dict[str, NDArray[Any]]
+Start = Mapping[str, Tensor]
 
 
 def as_arrays(data: object) -> Arrays | None:
@@ -138,8 +136,13 @@ class Assembly(NamedTuple):
         return Clients(scene, method, self.dataset, self.partition, memories, snapshots)
 
 
-def assemble(config: RunConfig, dataset: Dataset, devices: tuple[ClientSpec, ...] | None = None) -> Assembly:
-    """Decide who holds what of a data set as it is used, and describe the federation; of devices, who they say."""
+def assemble(
+    config: RunConfig, dataset: Dataset, devices: tuple[ClientSpec, ...] | None = None, start: Start | None = None
+) -> Assembly:
+    """Decide who holds what of a data set as it is used, and describe the federation; of devices, who they say.
+
+    It begins with the weights ``start``, or with random ones.
+    """
     widths, partition = parse_mix(config.clients), make_partition(config, dataset)
     clients = devices or tuple(
         ClientSpec(n, width, len(rows)) for n, (width, rows) in enumerate(zip(widths, partition.clients, strict=True))
@@ -147,7 +150,8 @@ def assemble(config: RunConfig, dataset: Dataset, devices: tuple[ClientSpec, ...
     buffer = to_unit(dataset.x_train[partition.buffer])
     federation = federate(config, make_architecture(config, dataset), clients, buffer)
     holdout = Examples(dataset.x_test, dataset.y_test)
-    return Assembly(replace(federation, holdout=holdout), dataset, partition)
+    scene = replace(federation.scene, start=start or {})
+    return Assembly(replace(federation, scene=scene, holdout=holdout), dataset, partition)
 
 
 def make_partition(config: RunConfig, dataset: Dataset) -> Partition:
@@ -173,15 +177,16 @@ def prepare(
     *,
     data: object = None,
     model: nn.Module | None = None,
+    trained: bool = False,
     progress: Progress | None = None,
 ) -> tuple[RunConfig, Dataset]:
-    """The complete configuration of a new run, and its data as it is used."""
+    """The complete configuration of a new run, and its data as it is used; a trained network may have batch norms."""
     arrays = as_arrays(data)
     config = with_full_paths(load_config(source, {**settings, **({"data": "arrays"} if arrays else {})}))
     raw = load_data(config, arrays, progress)
     dataset = as_used(config, raw)
     if model is not None:
-        layers = describe(model, dataset.image_shape, config.bias).layers
+        layers = read(model, dataset.image_shape, config.bias, trained=trained).architecture.layers
         config = validate(override(config.model_dump(), {"model": "custom", "layers": layers}))
     return check_same(config.model_copy(update={"version": __version__}), raw), dataset
 
@@ -223,29 +228,23 @@ def _with_validation(dataset: Dataset, count: int) -> Dataset:
 
 
 def elsewhere(
-    config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None
+    config: RunConfig, dataset: Dataset, memories: Path, snapshots: Snapshots | None = None, start: Start | None = None
 ) -> Callable[[], Clients]:
     """What builds the clients anew in a worker process; data that is not in the cache, for all to map, goes with it."""
     parts = None if datasets.mapped(config.data) else dataset.parts()
-    return partial(_build_again, config, parts, memories, snapshots)
+    weights = {name: tensor.numpy() for name, tensor in (start or {}).items()}  # arrays get there as they are
+    return partial(_build_again, config, parts, memories, snapshots, weights)
 
 
 def _build_again(
-    config: RunConfig, parts: Mapping[str, Any] | None, memories: Path, snapshots: Snapshots | None
+    config: RunConfig, parts: Mapping[str, Any] | None, memories: Path, snapshots: Snapshots | None, weights: Arrays
 ) -> Clients:
     if parts is None:
         dataset = as_used(config, datasets.load(config.data, windows_of(config), verify=False))
     else:
         dataset = Dataset.of(parts)
-    return assemble(config, dataset).clients(memories, snapshots)
-
-
-def warn_if_slow(scene: Scene) -> None:
-    """Say why clients of at most 8 bits compute without the int8 kernel, where no other was asked for."""
-    narrow = sorted({str(client.width) for client in scene.clients if client.width.bits <= INT8_BITS})
-    reason = why_not_int8(scene.device, scene.architecture) if narrow and scene.kernel == "auto" else None
-    if reason:
-        log.warning("%s clients compute without the int8 kernel, which is slower: %s", ", ".join(narrow), reason)
+    start = {name: torch.from_numpy(array) for name, array in weights.items()}
+    return assemble(config, dataset, start=start).clients(memories, snapshots)
 
 
 def make_architecture(config: RunConfig, dataset: Dataset) -> Architecture:

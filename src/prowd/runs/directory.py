@@ -22,19 +22,20 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from prowd.errors import RunError
+from prowd.errors import DiskError, RunError
 from prowd.federation.report import RoundReport
-from prowd.files import atomic_write, sha256
+from prowd.files import atomic_write, clear_leftovers, is_leftover, sha256
 from prowd.methods import ServerState
 from prowd.runs.holdings import FILE as HOLDINGS
 from prowd.runs.holdings import Holdings
 from prowd.runs.read import read_lines, read_sessions
 from prowd.runs.roster import Roster
 
-__all__ = ["RunDir", "check_free", "last_state", "weights_hash"]
+__all__ = ["START", "RunDir", "check_free", "last_state", "weights_hash"]
 
 log = logging.getLogger(__name__)
 
+START = "init.safetensors"
 KEPT = 2  # checkpoints: the newest, and one before it in case the newest is damaged
 FORMAT = 1
 
@@ -53,9 +54,14 @@ class RunDir:
         try:
             (path / "checkpoints").mkdir(parents=True, exist_ok=True)
             rundir = cls(path, _locked(path))
-            atomic_write(path / "config.toml", config.encode())
+            clear_leftovers(path)
         except OSError as error:
-            raise RunError(f"output directory {path} cannot be written: {error}") from error
+            raise DiskError.of(f"output directory {path} cannot be written", error) from error
+        try:
+            rundir.write_config(config)
+        except BaseException:
+            rundir.release()
+            raise
         return rundir
 
     @classmethod
@@ -65,7 +71,13 @@ class RunDir:
             raise RunError(
                 f"{path} is not a run directory: it has no config.toml; accepted: a directory made by prowd run"
             )
-        return cls(path, _locked(path))
+        rundir = cls(path, _locked(path))
+        try:
+            clear_leftovers(path)
+        except OSError as error:
+            rundir.release()
+            raise DiskError.of(f"{path} cannot be written", error) from error
+        return rundir
 
     def release(self) -> None:
         """Let another process write."""
@@ -78,15 +90,19 @@ class RunDir:
 
     def write_config(self, config: str) -> None:
         """Replace config.toml."""
-        atomic_write(self.path / "config.toml", config.encode())
+        self._write("config.toml", config)
 
     def write_holdings(self, holdings: Holdings) -> None:
         """Write down who holds what in a run whose clients are simulated."""
-        atomic_write(self.path / HOLDINGS, holdings.encode())
+        self._write(HOLDINGS, holdings.encode())
+
+    def write_start(self, data: bytes) -> None:
+        """Write down the weights that the run begins with, where they are not random."""
+        atomic_write(self.path / START, data)
 
     def write_roster(self, roster: Roster) -> None:
         """Write down the devices of a run whose clients are real ones."""
-        atomic_write(self.path / "devices.json", roster.encode())
+        self._write("devices.json", roster.encode())
 
     def roster(self) -> Roster | None:
         """The devices of a run; None where its clients are simulated."""
@@ -97,7 +113,7 @@ class RunDir:
         """Add to provenance.json by what the run is made from now on."""
         path = self.path / "provenance.json"
         sessions = [*read_sessions(path), dict(provenance)]
-        atomic_write(path, (json.dumps({"sessions": sessions}, indent=2) + "\n").encode())
+        self._write(path.name, json.dumps({"sessions": sessions}, indent=2) + "\n")
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Add a round to rounds.jsonl and bring it to the disk."""
@@ -154,7 +170,7 @@ class RunDir:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json."""
-        atomic_write(self.path / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())
+        self._write("summary.json", json.dumps(summary, indent=2) + "\n")
 
     def _keep_lines(self, last: int) -> None:
         """Cut rounds.jsonl back to the lines of rounds 1 to ``last``."""
@@ -162,7 +178,13 @@ class RunDir:
         if len(self.lines()) < last:
             raise RunError(f"{path} lacks some of the rounds 1 to {last} that the checkpoint has seen; it was damaged")
         kept = path.read_bytes().splitlines()[:last] if path.exists() else []
-        atomic_write(path, b"".join(line + b"\n" for line in kept))
+        self._write(path.name, b"".join(line + b"\n" for line in kept))
+
+    def _write(self, name: str, content: str | bytes) -> None:
+        try:
+            atomic_write(self.path / name, content.encode() if isinstance(content, str) else content)
+        except OSError as error:
+            raise DiskError.of(f"{self.path / name} cannot be written", error) from error
 
     def _load(self, round_: int) -> ServerState:
         path = self._checkpoint(round_)
@@ -218,7 +240,7 @@ def _is_leftover(file: Path) -> bool:
     """Whether a file is one of those that a run leaves which is killed before it begins."""
     if file.name == "checkpoints":
         return file.is_dir() and not any(file.iterdir())
-    return file.name == ".lock" or (file.name.startswith(".config.toml.") and file.suffix == ".tmp")
+    return file.name == ".lock" or (file.name.startswith(".config.toml.") and is_leftover(file))
 
 
 def weights_hash(model: Mapping[str, Tensor]) -> str:
@@ -234,6 +256,8 @@ def _locked(path: Path) -> BaseFileLock:
     lock = FileLock(path / ".lock")
     try:
         lock.acquire(timeout=0)
-    except Timeout:
+    except Timeout:  # which is an OSError too
         raise RunError(f"run directory {path} is in use by another process; wait for it or stop it first") from None
+    except OSError as error:
+        raise DiskError.of(f"{path} cannot be written", error) from error
     return lock

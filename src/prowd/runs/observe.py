@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from prowd.config.schema import RunConfig
-from prowd.errors import RunError
+from prowd.errors import DiskError
 from prowd.federation.engine import Federation, Observer
 from prowd.federation.report import RoundReport
 from prowd.methods import LiftsInStages, ServerState
@@ -48,11 +48,8 @@ class Recorder(Observer):
     def began(self, config: RunConfig, state: ServerState, provenance: Mapping[str, Any]) -> None:
         """Write down by what the run is made from here on, and how its weights begin."""
         named = {"method": self.federation.method.name, "round": state.round}
-        try:
-            if state.round < self.federation.rounds:
-                self.rundir.add_session({**provenance, **named})
-        except OSError as error:
-            raise RunError(f"{self.rundir.path} cannot be written: {error}") from error
+        if state.round < self.federation.rounds:
+            self.rundir.add_session({**provenance, **named})
         if state.round == 0:
             self.aggregated(state, ())
         for observer in self.observers:
@@ -81,6 +78,6 @@ class Recorder(Observer):
             self.rundir.append({**report.line(), **remarks})
             self.rundir.checkpoint(state)
         except OSError as error:
-            raise RunError(f"round {report.round} cannot be saved to {self.rundir.path}: {error}") from error
+            raise DiskError.of(f"round {report.round} cannot be saved to {self.rundir.path}", error) from error
         for observer in self.observers:
             observer.finished(report, state)

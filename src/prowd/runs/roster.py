@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -19,14 +19,20 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Roster:
-    """A run's devices in client order, and a name that no other run has."""
+    """A run's devices in client order, a name that no other run has, and whose each number is."""
 
     run: str
     clients: tuple[ClientSpec, ...]
+    owners: Mapping[int, int] = field(default_factory=dict)
+    """The registration, which is of one key, of each client; none where a run was begun before they were kept."""
 
     def encode(self) -> bytes:
         """The roster as JSON."""
-        devices = [{"client": c.id, "width": str(c.width), "examples": c.num_examples} for c in self.clients]
+        devices = [
+            {"client": c.id, "width": str(c.width), "examples": c.num_examples}
+            | ({"node": str(self.owners[c.id])} if c.id in self.owners else {})
+            for c in self.clients
+        ]
         return json.dumps({"format": FORMAT, "run": self.run, "devices": devices}, indent=2).encode()
 
     @classmethod
@@ -40,7 +46,8 @@ class Roster:
             numbered = clients and [client.id for client in clients] == list(range(len(clients)))
             if not numbered or not isinstance(run, str):
                 raise RunError(f"{where}: devices are not numbered from 0 up, or the run has no name; it was damaged")
-            return cls(run, clients)
+            owners = {device["client"]: int(device["node"]) for device in values["devices"] if "node" in device}
+            return cls(run, clients, owners)
         except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
             raise RunError(f"{where} cannot be read: {error!r}") from error
 

@@ -17,6 +17,7 @@ from prowd.config.schema import RunConfig, load_config, validate
 from prowd.config.tables import override
 from prowd.data import Dataset, Progress
 from prowd.device.memory import forget_after
+from prowd.device.scene import Scene
 from prowd.errors import ConfigError, RunError
 from prowd.federation import engine
 from prowd.federation.client import Clients
@@ -26,6 +27,9 @@ from prowd.federation.pool import ProcessPool
 from prowd.federation.processes import available_cores
 from prowd.federation.transport import InProcess, Transport
 from prowd.methods import ServerState, find_method
+from prowd.nets.lowbit.kernels import INT8_BITS, why_not_int8
+from prowd.nets.tracing import read
+from prowd.runs import start as starting
 from prowd.runs.build import (
     as_arrays,
     as_used,
@@ -33,8 +37,8 @@ from prowd.runs.build import (
     check_same,
     elsewhere,
     load_data,
+    make_architecture,
     prepare,
-    warn_if_slow,
 )
 from prowd.runs.directory import RunDir, check_free, weights_hash
 from prowd.runs.holdings import holdings_of
@@ -44,7 +48,7 @@ from prowd.runs.roster import Roster, mix_of
 from prowd.runs.snapshots import Snapshots
 from prowd.runs.summary import summarise
 
-__all__ = ["RunResult", "Session", "default_workers", "fresh_path"]
+__all__ = ["RunResult", "Session", "default_workers", "fresh_path", "warn_if_slow"]
 
 log = logging.getLogger(__name__)
 REAL = "a run of real devices; accepted: to go on with it on Flower (docs/deploy.md)"
@@ -80,24 +84,43 @@ class Session:
         out: Path | None = None,
         data: object = None,
         model: nn.Module | None = None,
+        keep_weights: bool = False,
         progress: Progress | None = None,
     ) -> Session:
         """Prepare a new run: everything that can be wrong is found before the directory is made."""
         if out is not None:
             check_free(out)
-        config, dataset = prepare(source, settings, data=data, model=model, progress=progress)
-        session = cls.begin(config, dataset, out or fresh_path(config))
+        settings = starting.with_given(settings, model) if keep_weights else settings
+        config, dataset = prepare(source, settings, data=data, model=model, trained=keep_weights, progress=progress)
+        start = None
+        if keep_weights and model is not None:
+            start = starting.of_network(read(model, dataset.image_shape, config.bias, trained=True))
+        session = cls.begin(config, dataset, out or fresh_path(config), start=start)
         warn_if_slow(session.federation.scene)
         return session
 
     @classmethod
-    def begin(cls, config: RunConfig, dataset: Dataset, out: Path, roster: Roster | None = None) -> Session:
-        """Make the directory of a run whose configuration is complete and whose data is as it is used."""
+    def begin(
+        cls,
+        config: RunConfig,
+        dataset: Dataset,
+        out: Path,
+        roster: Roster | None = None,
+        start: Mapping[str, Tensor] | None = None,
+    ) -> Session:
+        """Make the directory of a run whose configuration is complete and whose data is as it is used.
+
+        It begins with ``start``, or with what the setting ``init`` says.
+        """
         if roster is not None:
             config = config.model_copy(update={"clients": mix_of(client.width for client in roster.clients)})
-        federation, _, parts = assemble(config, dataset, roster.clients if roster else None)
+        start = starting.start_of(config, make_architecture(config, dataset)) if start is None else start
+        config = starting.checked(config, start)
+        federation, _, parts = assemble(config, dataset, roster.clients if roster else None, start)
         state = federation.method.init(federation.scene)
         rundir = RunDir.create(out, config.toml())
+        if start:
+            rundir.write_start(starting.encode(start))
         if roster is not None:
             rundir.write_roster(roster)
         else:
@@ -139,7 +162,8 @@ class Session:
             raw = load_data(config, as_arrays(data), progress)
             config = check_same(validate(override(config.model_dump(), settings)), raw)
             dataset = as_used(config, raw)
-            federation = assemble(config, dataset, roster.clients if roster else None).federation
+            start = starting.kept(config, path, make_architecture(config, dataset))
+            federation = assemble(config, dataset, roster.clients if roster else None, start).federation
             fresh = federation.method.init(federation.scene)
             state = rundir.restore() or fresh
             _check_fits(state, fresh, rundir.path)
@@ -191,11 +215,21 @@ class Session:
         if workers == 1 or len(linked) == len(self.federation.scene.clients):
             inner: Transport = InProcess(self._clients())
         else:
-            inner = ProcessPool(workers, elsewhere(self.config, self.dataset, self.rundir.memories, self.snapshots))
+            kept = (self.rundir.memories, self.snapshots)
+            inner = ProcessPool(workers, elsewhere(self.config, self.dataset, *kept, self.federation.scene.start))
         return LinkedDevices(inner, self._clients(), linked) if linked else inner
 
     def _clients(self) -> Clients:
-        return assemble(self.config, self.dataset).clients(self.rundir.memories, self.snapshots)
+        found = assemble(self.config, self.dataset, start=self.federation.scene.start)
+        return found.clients(self.rundir.memories, self.snapshots)
+
+
+def warn_if_slow(scene: Scene) -> None:
+    """Say why clients of at most 8 bits compute without the int8 kernel, where no other was asked for."""
+    narrow = sorted({str(client.width) for client in scene.clients if client.width.bits <= INT8_BITS})
+    reason = why_not_int8(scene.device, scene.architecture) if narrow and scene.kernel == "auto" else None
+    if reason:
+        log.warning("%s clients compute without the int8 kernel, which is slower: %s", ", ".join(narrow), reason)
 
 
 def default_workers(federation: Federation) -> int:

@@ -18,7 +18,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from prowd.config.schema import Rounds
-from prowd.errors import ConfigError, RunError
+from prowd.errors import ConfigError, DiskError
 from prowd.files import atomic_write
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import QTensor, Weights
@@ -84,7 +84,7 @@ class Snapshots:
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic_write(self.folder / f"{stem}.safetensors", data)
         except OSError as error:
-            raise RunError(f"{self.folder} cannot be written: {error}") from error
+            raise DiskError.of(f"{self.folder} cannot be written", error) from error
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The model that a run came to, at any width, to predict with."""
+"""Trained networks at any width: the model that a run came to, and one of PyTorch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
+from torch import Tensor, nn
 
 from prowd.config.schema import load_config
 from prowd.device.scene import ClientSpec, Scene
@@ -15,13 +15,14 @@ from prowd.device.training import EVALUATION_BATCH, Model, build_model
 from prowd.errors import ConfigError, DataError
 from prowd.methods import Method, ServerState, common
 from prowd.nets import Architecture
+from prowd.nets.tracing import Bias, read
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Weights, quantize
 from prowd.runs.build import as_arrays, as_used, assemble, load_data
 from prowd.runs.directory import last_state
 from prowd.wire import Task
 
-__all__ = ["Trained", "load"]
+__all__ = ["Trained", "convert", "load", "model_at"]
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,13 @@ def load(path: str | Path, width: str | Bitwidth = "float32", *, data: object = 
     dataset = as_used(config, load_data(config, as_arrays(data)))
     federation = assemble(config, dataset).federation
     scene = federation.scene
-    weights = _weights(federation.method, scene, state, target)
+    weights = model_at(federation.method, scene, state, target)
     model = build_model(scene, target, weights, Task(0, scene.seed, 0, weights, work=scene.work(target, 1)))
     return Trained(scene.architecture, target, weights, dataset.x_train.dtype, model)
 
 
-def _weights(method: Method, scene: Scene, state: ServerState, width: Bitwidth) -> Weights:
+def model_at(method: Method, scene: Scene, state: ServerState, width: Bitwidth) -> Weights:
+    """The model that a client of a width would be sent next, or the shared one, quantized."""
     for client in scene.clients:
         if client.width == width:
             found = method.dispatch(scene, state, client)
@@ -77,3 +79,27 @@ def _weights(method: Method, scene: Scene, state: ServerState, width: Bitwidth) 
         reason = f"{method.name} has no model of {width} on the server ({missing[0]} is missing)"
         raise ConfigError(f"width: {reason}; accepted: a width of its clients, of a method that has a shared model")
     return found
+
+
+def convert(
+    net: nn.Module,
+    width: str | Bitwidth,
+    input_shape: tuple[int, int, int],
+    *,
+    bias: Bias = "refuse",
+    device: str = "cpu",
+) -> Model:
+    """Convert a network to a width, weights included, and return it with ``step``, ``logits`` and ``weights``.
+
+    Images are bytes, uint8 or int8 codes, at every width.
+    Weights enter the space that all widths share as α·w, where they are quantized; at Float32 the function of the
+    network is unchanged. Batch norms are folded. What a network has of biases, or gets by that, is refused, unless
+    ``bias="drop"`` leaves them out.
+    """
+    reading = read(net, input_shape, bias, trained=True)
+    architecture = reading.architecture
+    target = Bitwidth.parse(width) if isinstance(width, str) else width
+    found = reading.weights().items()
+    weights = {name: quantize(w * alpha, target) for (name, w), alpha in zip(found, architecture.alphas, strict=True)}
+    scene = Scene(architecture, (), device=torch.device(device))
+    return build_model(scene, target, weights, Task(0, scene.seed, 0, weights, work=scene.work(target, 0)))

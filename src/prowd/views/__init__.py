@@ -1,1 +1,1 @@
-"""What a person looks at: the terminal, the report, TensorBoard."""
+"""What a person looks at: the terminal, the report, trackers."""

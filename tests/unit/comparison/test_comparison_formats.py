@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 import prowd
-from prowd.comparison import Estimate, Outcome, tabulate
+from prowd.comparison import Comparison, Estimate, Outcome, tabulate
 from prowd.comparison.formats import (
     caption,
     interval,
-    runs_csv,
-    table_csv,
+    records_csv,
+    run_records,
     table_latex,
     table_markdown,
+    table_records,
     write_tables,
 )
 from prowd.config.schema import RunConfig
@@ -51,7 +52,7 @@ def read_csv(text: str) -> list[dict[str, str]]:
 
 
 def test_the_csv_table_has_the_numbers_of_the_rows() -> None:
-    lines = read_csv(table_csv(ROWS, "fedavg"))
+    lines = read_csv(records_csv(table_records(ROWS, "fedavg")))
     assert [(line["method"], line["seeds"]) for line in lines] == [("fedavg", "3"), ("my_own", "2")]
     for row, line in zip(ROWS, lines, strict=True):
         estimates = {**row.widths, "gap": row.gap, "average": row.average, "average as received": row.received}
@@ -67,7 +68,7 @@ def test_the_csv_table_has_the_numbers_of_the_rows() -> None:
 
 
 def test_the_csv_of_runs_has_a_line_for_each() -> None:
-    lines = read_csv(runs_csv(OUTCOMES))
+    lines = read_csv(records_csv(run_records(OUTCOMES)))
     assert len(lines) == len(OUTCOMES)
     for one, line in zip(OUTCOMES, lines, strict=True):
         assert (line["method"], int(line["seed"]), line["weights_sha256"]) == (one.method, one.seed, one.weights_sha256)
@@ -79,11 +80,25 @@ def test_the_csv_of_runs_has_a_line_for_each() -> None:
         assert float(line["bytes up a round"]) == one.bytes_up
 
 
+def test_records_are_flat_and_have_the_columns_of_the_files() -> None:
+    comparison = Comparison(Path("c"), ROWS, OUTCOMES, {}, "fedavg")
+    assert [record["average"] for record in comparison.table()] == [pytest.approx(46.0), pytest.approx(43.45)]
+    assert comparison.table()[0]["average against fedavg"] is None
+    assert comparison.runs()[2]["int12 trained"] == 51.8235
+    for records, text in (
+        (comparison.table(), records_csv(table_records(ROWS, "fedavg"))),
+        (comparison.runs(), records_csv(run_records(OUTCOMES))),
+    ):
+        assert all(isinstance(value, str | int | float | None) for record in records for value in record.values())
+        assert [list(record) for record in records] == [list(line) for line in read_csv(text)]
+
+
 def test_a_width_that_a_run_lacks_is_an_empty_cell() -> None:
     short = Outcome("local", 0, {"int8": 40.0}, {"int8": 30.0}, 40.0, 30.0, 0.0, 0.0, "ff")
-    assert [line["int12 trained"] for line in read_csv(runs_csv([OUTCOMES[0], short]))] == ["51.1235", ""]
+    lines = read_csv(records_csv(run_records([OUTCOMES[0], short])))
+    assert [line["int12 trained"] for line in lines] == ["51.1235", ""]
     rows = tabulate([OUTCOMES[0], short])
-    cells = [(line["int12"], line["int12 ±"]) for line in read_csv(table_csv(rows, "fedavg"))]
+    cells = [(line["int12"], line["int12 ±"]) for line in read_csv(records_csv(table_records(rows, "fedavg")))]
     assert cells == [("51.1235", ""), ("", "")], "one seed has no interval"
     assert "| local | 40.00 | – | – |" in table_markdown(CONFIG, rows, "fedavg")
 
@@ -152,7 +167,7 @@ def test_four_files_are_written_over_what_was_there(tmp_path: Path) -> None:
     write_tables(tmp_path, CONFIG, ROWS, OUTCOMES, "fedavg")
     assert {file.name: file.read_text("utf-8") for file in tmp_path.iterdir()} == {
         "table.md": table_markdown(CONFIG, ROWS, "fedavg"),
-        "table.csv": table_csv(ROWS, "fedavg"),
+        "table.csv": records_csv(table_records(ROWS, "fedavg")),
         "table.tex": table_latex(CONFIG, ROWS, "fedavg"),
-        "runs.csv": runs_csv(OUTCOMES),
+        "runs.csv": records_csv(run_records(OUTCOMES)),
     }

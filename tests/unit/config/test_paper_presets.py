@@ -38,7 +38,7 @@ def test_every_table_has_a_preset_of_both_sizes() -> None:
 
 @pytest.mark.parametrize("name", PAPER)
 def test_what_the_paper_prints_of_every_client(name: str) -> None:
-    """Appendix: 200 local steps, momentum 0.9, gradients clipped to 2.0, η = 8. The rate is that of v/α (SPEC 4)."""
+    """Appendix: 200 local steps, momentum 0.9, gradients clipped to 2.0, η = 8. The rate is that of v/α."""
     config: RunConfig = load_config(name)
     assert (config.clients, config.uplink) == MIXES[name.removesuffix("-cpu")]
     assert (config.data, config.partition, config.model, config.steps) == ("cifar10", "iid", "vgg7", 200)

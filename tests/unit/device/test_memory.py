@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from prowd.device.memory import KEPT, ClientMemory, forget_after
-from prowd.errors import RunError
+from prowd.errors import DiskError, RunError
 from prowd.numbers.quantize import Weights
 from tests.unit.scenes import INT2, INT6, codes, floats
 
@@ -46,6 +46,13 @@ def test_what_is_saved_comes_back_bit_for_bit(memory: ClientMemory) -> None:
         assert (found[name].width, found[name].scale) == (tensor.width, tensor.scale)
         assert found[name].codes.dtype == tensor.codes.dtype
         assert torch.equal(found[name].codes, tensor.codes)
+
+
+def test_a_memory_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    memory = ClientMemory(tmp_path / "file" / "client-0004", seed=5, client=4)
+    with pytest.raises(DiskError, match=rf"^client 4: its memory {memory.folder} cannot be written: "):
+        memory.save(1, mark(1))
 
 
 def test_a_round_reads_what_was_known_before_it(memory: ClientMemory) -> None:

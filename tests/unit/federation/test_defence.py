@@ -2,81 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
-from prowd.device.scene import ClientSpec, Defence
+from prowd.device.scene import Defence
 from prowd.federation.engine import Federation, measure, run_round
-from prowd.federation.report import RoundReport
-from prowd.methods import METHODS, FedAvg, FedPaq, Method, ProWD, ProWDPlus, ServerState
+from prowd.methods import METHODS, FedAvg, FedPaq, Method, ProWD, ProWDPlus
 from prowd.methods.prowd.dequantizer import DequantizerSettings
-from prowd.nets import Architecture, Conv, Flatten, Linear
 from prowd.numbers.averages import Rule
-from prowd.numbers.bits import FLOAT32
-from prowd.numbers.quantize import QTensor
-from prowd.wire import Update, decode_update, encode_update
-from tests.unit.scenes import INT8, FakeTransport, blobs, honest, same, scene
-
-TEN = (*[INT8] * 5, *[FLOAT32] * 5)
-LOW, HIGH = 0, 9
-OFF = Defence(cap=None, clip=None)
-Change = Callable[[Update], Update]
-
-
-def ten(method: Method | None = None, **changes: object) -> Federation:
-    """Five Int8 and five Float32 clients, with a layer that φ takes."""
-    layers = (Conv("a", 2, 4), Conv("b", 4, 8), Flatten(), Linear("fc", 8 * 64, 3, relu=False))
-    made = scene(*TEN, architecture=Architecture(layers, (2, 8, 8)), steps=4)
-    given = replace(made, buffer=torch.zeros(6, 2, 8, 8), **changes)  # type: ignore[arg-type]
-    return Federation(given, method or FedAvg(), 3, len(TEN))
-
-
-def play(given: Federation, folder: Path, bad: dict[int, Change], rounds: int = 1) -> tuple[RoundReport, ServerState]:
-    """Rounds in which some clients send something else than they made; the last report, and the state."""
-    answer = honest(given.scene, given.method, folder)
-
-    def answers(client: int, message: bytes) -> bytes | None:
-        reply = answer(client, message)
-        return encode_update(bad[client](decode_update(reply))) if client in bad and reply is not None else reply
-
-    state = given.method.init(given.scene)
-    for _ in range(rounds):
-        report, state = run_round(given, state, FakeTransport(answers))
-    return report, state
-
-
-def every(change: Callable[[QTensor], QTensor], *names: str) -> Change:
-    """Change all tensors of an update, or some."""
-
-    def changed(update: Update) -> Update:
-        weights = {n: change(t) if not names or n in names else t for n, t in update.weights.items()}
-        return replace(update, weights=weights)
-
-    return changed
-
-
-def times(factor: float) -> Callable[[QTensor], QTensor]:
-    return lambda tensor: replace(tensor, codes=factor * tensor.codes)
-
-
-def constant(value: float) -> Callable[[QTensor], QTensor]:
-    return lambda tensor: replace(tensor, codes=torch.full_like(tensor.codes, value))
-
-
-def ones(tensor: QTensor) -> QTensor:
-    """As near to +1 as a width has it."""
-    code = 1 if tensor.width.is_float else tensor.width.max_code
-    return QTensor(torch.full_like(tensor.codes, code), tensor.width)
-
-
-def distance(one: ServerState, other: ServerState) -> float:
-    return math.sqrt(sum(float((one.model[n] - other.model[n]).double().square().sum()) for n in one.model))
-
+from prowd.wire import decode_update, encode_update
+from tests.unit.federation.bad_devices import (
+    HIGH,
+    LOW,
+    OFF,
+    Change,
+    constant,
+    distance,
+    every,
+    ones,
+    play,
+    ten,
+    times,
+)
+from tests.unit.scenes import FakeTransport, blobs, honest, same
 
 # What a step cannot do
 
@@ -125,55 +75,6 @@ def test_a_loss_that_is_none_is_refused(loss: float, tmp_path: Path) -> None:
     assert report.loss["int8"] < 100
 
 
-# How much a client counts for
-
-
-def claims(given: Federation, examples: int) -> Federation:
-    clients = tuple(
-        ClientSpec(client.id, client.width, examples) if client.id == HIGH else client for client in given.scene.clients
-    )
-    return replace(given, scene=replace(given.scene, clients=clients))
-
-
-def test_who_claims_more_examples_than_all_counts_for_four_times_the_median(tmp_path: Path) -> None:
-    plain = ten()
-    given = claims(plain, 2**62)
-    answer = honest(plain.scene, plain.method, tmp_path)  # a device with 2^62 examples has twelve
-
-    def answers(client: int, message: bytes) -> bytes | None:
-        reply = answer(client, message)
-        if reply is None or client != HIGH:
-            return reply
-        return encode_update(replace(decode_update(reply), num_examples=2**62))
-
-    sent = FakeTransport(answers)
-    report, state = run_round(given, given.method.init(given.scene), sent)
-    (limit,) = report.clients.limited
-    assert (limit.client, limit.what) == (HIGH, "capped")
-    assert limit.reason == f"{2**62} examples; counted: 48, 4 times the median of all clients"
-    counts = {n: 48 if n == HIGH else 12 for n in range(10)}
-    updates = [replace(decode_update(sent.came[n]), num_examples=counts[n]) for n in range(10)]
-    assert same(state.model, FedAvg().aggregate(given.scene, given.method.init(given.scene), updates).model)
-
-
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "local"])
-def test_uniform_weighting_is_for_every_method(name: str, tmp_path: Path) -> None:
-    method = METHODS[name]()
-    if isinstance(method, ProWD):
-        method = replace(method, dequantizer=DequantizerSettings(module=4, growth=2, epochs=1, images=4))
-    given = ten(method)
-    clients = tuple(replace(client, num_examples=12 + client.id) for client in given.scene.clients)
-    uneven = replace(given, scene=replace(given.scene, clients=clients))
-    defence = replace(Defence(), weighting="uniform")
-    uniform = replace(uneven, scene=replace(uneven.scene, defence=defence))
-    sent = FakeTransport(honest(uniform.scene, method, tmp_path / "a"))
-    _, state = run_round(uniform, method.init(uniform.scene), sent)
-    updates = [replace(decode_update(sent.came[n]), num_examples=1) for n in range(10)]
-    assert same(state.model, method.aggregate(uniform.scene, method.init(uniform.scene), updates).model)
-    _, other = play(uneven, tmp_path / "b", {})
-    assert not same(state.model, other.model)
-
-
 # How far a client may move
 
 
@@ -212,6 +113,21 @@ def test_a_width_with_two_clients_has_no_median_to_be_held_to(tmp_path: Path) ->
     few = Federation(replace(two, clients=tuple(replace(c, id=n) for n, c in enumerate(two.clients))), FedAvg(), 1, 7)
     report, _ = play(few, tmp_path, {0: every(ones)})
     assert report.clients.limited == []
+
+
+def test_with_everything_off_what_came_is_what_is_averaged(tmp_path: Path) -> None:
+    given = ten(defence=OFF)
+    answer = honest(given.scene, given.method, tmp_path)
+
+    def answers(client: int, message: bytes) -> bytes | None:
+        reply = answer(client, message)
+        return encode_update(every(ones)(decode_update(reply))) if client == LOW and reply is not None else reply
+
+    sent = FakeTransport(answers)
+    report, state = run_round(given, given.method.init(given.scene), sent)
+    updates = [decode_update(sent.came[n]) for n in range(10)]
+    assert same(state.model, FedAvg().aggregate(given.scene, given.method.init(given.scene), updates).model)
+    assert report.held() == []
 
 
 # Robust averages

@@ -12,6 +12,7 @@ pytest.importorskip("flwr", reason="flwr is not installed")
 
 from flwr.app import RecordDict
 
+import prowd
 from prowd.device.scene import ClientSpec
 from prowd.errors import ConfigError, RunError
 from prowd.flower.records import introduce
@@ -89,7 +90,7 @@ def test_a_node_that_is_not_back_yet_is_lost_until_it_is(grid: FakeGrid, tmp_pat
     ("change", "reason"),
     [
         ({"width": "int4"}, "client 1 is int4 with 358 examples; accepted: int8 with 358 examples"),
-        ({"client": 0}, "client 0 is node 100 already"),
+        ({"client": 0}, "client 0 belongs to node 100"),
         ({"client": 4}, "client is 4"),
     ],
 )
@@ -183,6 +184,35 @@ def test_a_client_number_is_one_s_own(spec: ClientSpec, reason: str, grid: FakeG
         run(grid, tmp_path / "run")
 
 
+def test_a_number_belongs_to_a_registered_key(grid: FakeGrid, tmp_path: Path) -> None:
+    """A thief that is there first is turned away, and the owner let in; a resume knows the owners by itself."""
+    thief = FIRST - 1
+    grid.nodes = {thief: {**grid.nodes[FIRST], "state": str(tmp_path / "thief")}, **grid.nodes}
+    owners = ", ".join(str(FIRST + n) for n in range(4))
+    result = run(grid, tmp_path / "run", owners=owners)
+    assert weights(result) == expected()
+    assert {(thief, 0), (FIRST, 0), (FIRST, 1)} <= set(grid.asked)
+    assert weights(resume(grid, tmp_path / "run", settings="rounds=3")) == expected(rounds=3)
+    assert (thief, 1) not in grid.asked, "a hello is all that it is asked"
+
+
+def test_without_its_owner_a_number_is_nobody_s(grid: FakeGrid, tmp_path: Path) -> None:
+    run(grid, tmp_path / "run")
+    stolen = grid.nodes.pop(FIRST)
+    grid.nodes[FIRST + 9] = {**stolen, "state": str(tmp_path / "thief")}
+    lines = resume(grid, tmp_path / "run", settings="rounds=3").rounds
+    assert devices(lines[2])[0][0] == "lost"
+    owners = ", ".join(str(node) for node in (FIRST + 9, FIRST + 1, FIRST + 2, FIRST + 3))
+    lines = resume(grid, tmp_path / "run", settings="rounds=4", owners=owners).rounds
+    assert devices(lines[3])[0][0] == "ok", "the operator says whose it is now"
+
+
+@pytest.mark.parametrize("owners", ["1,2,3", "1,2,3,3", "1,2,3,x", "1,2,3,4,5"])
+def test_owners_are_one_for_each_client(owners: str, grid: FakeGrid, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"owners is .*; accepted: the numbers of 4 nodes"):
+        run(grid, tmp_path / "run", owners=owners)
+
+
 def test_a_reason_does_not_fill_the_page(grid: FakeGrid, tmp_path: Path) -> None:
     grid.tricks = {(FIRST + 1, 0): [fails(2, "x" * 10**6)] * 99}
     with pytest.raises(RunError, match="xxx") as caught:
@@ -193,6 +223,15 @@ def test_a_reason_does_not_fill_the_page(grid: FakeGrid, tmp_path: Path) -> None
 def test_a_method_of_one_s_own_is_no_method_for_devices(grid: FakeGrid, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"method: prowd\.methods:FedProx is not built in"):
         run(grid, tmp_path / "run", {"method": "prowd.methods:FedProx"})
+
+
+def test_devices_begin_with_the_weights_that_the_server_starts_from(grid: FakeGrid, tmp_path: Path) -> None:
+    first = run(grid, tmp_path / "first")
+    again = run(grid, tmp_path / "again", {"init": str(first.path)})
+    alone = prowd.run(again.path / "config.toml", out=tmp_path / "alone", workers=1)
+    assert again.summary["weights_sha256"] == alone.summary["weights_sha256"] != first.summary["weights_sha256"]
+    with pytest.raises(ConfigError, match=r"^init: .*/first, but local sends devices no weights; accepted: random"):
+        run(grid, tmp_path / "local", {"init": str(first.path), "method": "local"})
 
 
 def test_messages_live_no_longer_than_they_are_waited_for(grid: FakeGrid, tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ if reason := missing():
     pytest.skip(reason, allow_module_level=True)
 
 from prowd.nets.lowbit import _native
-from prowd.nets.lowbit._native import Layer
+from prowd.nets.lowbit._native import OFFSET, Layer
 from tests.reference import integer_client as client
 from tests.reference import integer_oracle as oracle
 
 Ints = NDArray[np.int64]
 Window = tuple[int, int, int, int]
-LANES = {"avx512vnni": 16, "avx2": 8, "portable": 16}
+LANES = {"avx512vnni": 16, "avx2": 8, "neondot": 8, "neon": 8, "portable": 16}
 UNTOUCHED = 77
 PIXEL: dict[str, Any] = {"kernel": (1, 1), "padding": (0, 0)}
 each_kernel = pytest.mark.parametrize("instructions", _native.kernels())
@@ -35,6 +35,13 @@ def fill(random: np.random.Generator, array: NDArray[np.uint8], most: int = 255,
     """Fill memory with random bytes; return a copy of them."""
     array[:] = random.integers(least, most + 1, array.shape)
     return array.copy()
+
+
+def fill_codes(random: np.random.Generator, array: NDArray[np.uint8]) -> Ints:
+    """Fill memory with random codes of both signs, as they lie there; return them."""
+    codes = random.integers(-127, 128, array.shape)
+    array[:] = (codes + OFFSET) % 256
+    return codes
 
 
 def test_images_are_looked_up_and_laid_out_channels_last() -> None:
@@ -86,9 +93,9 @@ def test_the_first_maximum_of_a_window_wins(window: Window, recorded: bool, rand
 
 
 def error_codes(errors: NDArray[np.int32], up: int, largest: int) -> Ints:
-    """128 + clip(round_half_even(e · 2^up)): float64 is exact, and rint rounds half to even."""
+    """OFFSET + clip(round_half_even(e · 2^up)): float64 is exact, and rint rounds half to even."""
     rounded: NDArray[np.float64] = np.rint(errors * 2.0**up)
-    return np.asarray(np.clip(rounded, -largest, largest) + 128, np.int64)
+    return np.asarray((np.clip(rounded, -largest, largest) + OFFSET) % 256, np.int64)
 
 
 @pytest.mark.parametrize(("up", "size"), [(0, 200), (3, 40), (7, 2), (-1, 300), (-2, 600), (-5, 5000), (-22, 2**30)])
@@ -122,7 +129,7 @@ def test_errors_go_to_the_winners_of_their_windows(window: Window, random: np.ra
     following.spread(3, -2, layer)
     for n, y, x, c in np.ndindex(errors.shape):
         place = expected[n, y * down : y * down + high, x * right : x * right + wide, c]
-        place[:] = 128
+        place[:] = OFFSET
         place[divmod(int(winners[n, y, x, c]), wide)] = error_codes(errors[n, y, x, c], -2, 127)
     assert np.array_equal(out, expected)
 
@@ -151,15 +158,16 @@ def test_four_images_share_a_lane(
     layer = make_layer(
         instructions, inputs=inputs, outputs=20, signed=signed, first=first, images=images, image=image, **PIXEL
     )
-    given = fill(random, memory(layer, "received"), least=1).astype(np.int64).reshape(images, image[0] * image[1], -1)
-    errors = fill(random, memory(layer, "errors")).astype(np.int64).reshape(images, image[0] * image[1], -1)
+    received, pixels = memory(layer, "received"), image[0] * image[1]
+    given = (fill_codes(random, received) if signed else fill(random, received, 127)).astype(np.int64)
+    given, errors = given.reshape(images, pixels, -1), fill_codes(random, memory(layer, "errors"))
     layer.forward(images, True)
     layer.gradient(0, images)
     if signed:
-        given = np.concatenate([np.maximum(given - 128, 0), np.maximum(128 - given, 0)], 2)
+        given = np.concatenate([np.maximum(given, 0), np.maximum(-given, 0)], 2)
     gradient_inputs = memory(layer, "gradient").shape[2]
     assert np.array_equal(memory(layer, "received_fours"), in_fours(given, gradient_inputs))
-    assert np.array_equal(memory(layer, "error_fours").view(np.int8), in_fours(errors - 128, 32))
+    assert np.array_equal(memory(layer, "error_fours").view(np.int8), in_fours(errors.reshape(images, pixels, -1), 32))
 
 
 def parts_of_pairs(t: Ints) -> Ints:
@@ -178,7 +186,6 @@ def test_weights_are_packed_as_they_are_multiplied(
     s: int, kernel: tuple[int, int], flat: bool, pairs: bool, instructions: str, random: np.random.Generator
 ) -> None:
     outputs, inputs, top, taps, lanes = 19, 37, 2 ** (s - 1) - 1, kernel[0] * kernel[1], LANES[instructions]
-    offset = top if pairs else 128
     codes = random.integers(-top, top + 1, (outputs, inputs, taps)).astype(np.int16)
     t = np.zeros((32, taps, 48), np.int64)
     t[:outputs, :, :inputs] = np.clip(np.rint(codes * 2 / 2 ** (s - 1)), -1, 1).transpose(0, 2, 1)
@@ -193,13 +200,15 @@ def test_weights_are_packed_as_they_are_multiplied(
     assert np.array_equal(ternary, t.ravel())
     vectors = parts.reshape(len(parts), 32 // lanes, lanes, -1, 4)
     assert np.array_equal(forward, vectors.transpose(0, 1, 3, 2, 4).ravel())
-    starts = -offset * parts.sum((2, 3))
-    starts[1:2] = 0  # of sums of codes, which are never negative
+    above = [OFFSET]
+    if pairs:  # sums of codes are never negative; where bytes have a sign, it is they that are moved
+        above = [top, 0, top, top] if OFFSET else [0, -top, 0, 0]
+    starts = -np.array(above)[:, None] * parts.sum((2, 3))
     assert np.array_equal(start, starts.ravel())
     back = t.reshape(32, 1, -1) if flat else t[:, ::-1]  # [output][tap][input], the kernel turned round
     lanes_first = back.reshape(8, 4, back.shape[1], -1, lanes).transpose(3, 2, 0, 4, 1)
     assert np.array_equal(backward, lanes_first.ravel())
-    assert np.array_equal(back_start, -128 * back.sum((0, 1)))
+    assert np.array_equal(back_start, -OFFSET * back.sum((0, 1)))
 
 
 @each_kernel
@@ -207,10 +216,11 @@ def test_weights_are_packed_as_they_are_multiplied(
 def test_gradients_are_summed_and_measured(signed: bool, instructions: str, random: np.random.Generator) -> None:
     """From the fifth image to the eleventh, as a part of a larger sum."""
     layer = make_layer(instructions, signed=signed, images=12, image=(3, 5), **PIXEL)
-    a = fill(random, memory(layer, "received"), least=1 if signed else 0, most=255 if signed else 127).astype(np.int64)
-    e = fill(random, memory(layer, "errors"), least=1).astype(np.int64) - 128
+    received = memory(layer, "received")
+    a = (fill_codes(random, received) if signed else fill(random, received, 127)).astype(np.int64)
+    e = fill_codes(random, memory(layer, "errors"))
     layer.forward(12, True)
-    expected = np.einsum("nyxo,nyxi->oi", e[4:11], a[4:11] - (128 if signed else 0))
+    expected = np.einsum("nyxo,nyxi->oi", e[4:11], a[4:11])
     assert layer.gradient(4, 7) == int(np.abs(expected).max())
     assert np.array_equal(memory(layer, "gradient")[:, 0, :16], expected)
 

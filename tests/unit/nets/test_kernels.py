@@ -114,11 +114,18 @@ def test_without_int8_asking_for_it_is_an_error() -> None:
         check_kernel(choice, CPU, NET)
 
 
+@needs_c99
+@pytest.mark.usefixtures("none_here")
+def test_what_is_available_is_accepted() -> None:
+    with pytest.raises(ConfigError, match=r"; accepted: auto, c99, simulated$"):
+        check_kernel("int8", CPU, NET)
+
+
 @pytest.mark.parametrize("choice", ["int8", "c99"])
 def test_integer_kernels_are_for_the_cpu(choice: KernelChoice) -> None:
     cuda = torch.device("cuda")
     check_kernel("auto", cuda, NET)
-    with pytest.raises(ConfigError, match=r"^kernel: .*cuda"):
+    with pytest.raises(ConfigError, match=r"^kernel: .*cuda; accepted: auto, simulated$"):
         check_kernel(choice, cuda, NET)
 
 

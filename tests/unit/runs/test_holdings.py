@@ -23,6 +23,14 @@ def test_every_partition_is_written_down(tmp_path: Path) -> None:
     assert (found.test, found.test_people) == ((6, 6, 6), ())
 
 
+def test_an_uneven_partition_is_written_down(tmp_path: Path) -> None:
+    found = read_holdings(run_tiny(tmp_path / "run", rounds=1, partition="dirichlet", alpha=0.3).path)
+    assert found is not None
+    held = np.array([one.examples for one in found.clients])
+    assert held.sum(0).tolist() == [28, 28, 28], "all but the server's six"
+    assert len({tuple(row) for row in held.tolist()}) == 4
+
+
 def test_people_are_named_and_measured(tmp_path: Path) -> None:
     data = {**arrays(), "client": 10 + np.arange(90) % 5}
     settings = {**TINY, "partition": "natural", "test_clients": 1, "measure": "classes", "own_test": 0.2, "rounds": 2}
@@ -32,7 +40,9 @@ def test_people_are_named_and_measured(tmp_path: Path) -> None:
     people = [one.person for one in found.clients]
     assert sorted([*filter(None, people), *found.test_people]) == [10, 11, 12, 13, 14]
     first, last = rounds(path)
-    assert set(first["accuracy"]) == {"received", "trained", "server", "clients", "own", "classes", "people"}
+    assert set(first["accuracy"]) == {
+        "received", "trained", "server", "clients", "own", "classes", "people", "balanced",
+    }  # fmt: skip
     assert set(last["accuracy"]) - set(first["accuracy"]) == {"confusion"}
     assert [*last["accuracy"]["people"]["int8"]] == [str(found.test_people[0])]
     measured = summary(path)["measured"]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prowd.config.schema import Rounds, RunConfig
 from prowd.device.scene import Scene
-from prowd.errors import RunError
+from prowd.errors import DiskError, RunError
 from prowd.federation.engine import Federation
 from prowd.federation.report import Accuracy, Attendance, RoundReport, Traffic
 from prowd.methods import FedAvg, Method, ServerState
@@ -204,7 +204,8 @@ def test_a_disk_that_is_full_is_an_error_that_names_the_round(rundir: RunDir, mo
                 RunError, match=rf"^round 3 cannot be saved to {rundir.path}: .*No space left on device$"
             ):
                 given.finished(report(3), state(3))
-    monkeypatch.setattr(RunDir, "add_session", full)
-    with pytest.raises(RunError, match=rf"^{rundir.path} cannot be written: .*No space left on device$"):
+    monkeypatch.setattr("prowd.runs.directory.atomic_write", full)
+    full_disk = r"provenance.json cannot be written: the disk is full, make room: .*No space left on device$"
+    with pytest.raises(DiskError, match=rf"^{rundir.path}/{full_disk}"):
         given.began(RunConfig(), state(0), {})
     assert diary.entries == [], "what is not saved has not happened"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,6 +45,8 @@ def decode(values: object) -> Roster:
 def test_what_is_written_comes_back(devices: list[tuple[Bitwidth, int]]) -> None:
     roster = roster_of(devices)
     assert Roster.decode(roster.encode(), "here") == roster
+    owned = replace(roster, owners={client.id: 2**62 + client.id for client in roster.clients})
+    assert Roster.decode(owned.encode(), "here") == owned
 
 
 @given(st.lists(WIDTHS, min_size=1, max_size=9))

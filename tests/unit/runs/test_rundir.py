@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import torch
 from filelock import FileLock
 
 from prowd.device.scene import ClientSpec
-from prowd.errors import RunError
+from prowd.errors import DiskError, RunError
 from prowd.methods import ServerState
 from prowd.numbers.bits import FLOAT32
 from prowd.runs.directory import KEPT, RunDir, weights_hash
@@ -87,6 +89,47 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="cannot be written"):
         RunDir.create(tmp_path / "file" / "run", CONFIG)
     assert (tmp_path / "file").read_text("utf-8") == "precious"
+
+
+def test_what_was_being_written_when_a_run_was_killed_is_cleared_and_nothing_else(rundir: RunDir) -> None:
+    after(rundir, 1).release()
+    token = "0123456789abcdef"
+    cut = [f".rounds.jsonl.{token}.tmp", f"checkpoints/.round-000002.json.{token}.tmp", f"clients/c/.r.bin.{token}.tmp"]
+    theirs = [".mine.tmp", "clients/round.tmp", f"checkpoints/note.{token}.tmp"]
+    (rundir.path / "clients" / "c").mkdir(parents=True)
+    (rundir.path / f".report.{token}.tmp").mkdir()
+    for name in (*cut, *theirs, f".report.{token}.tmp/page"):
+        (rundir.path / name).touch()
+    RunDir.open(rundir.path).release()
+    left = {str(path.relative_to(rundir.path)) for path in rundir.path.rglob("*.tmp")}
+    assert left == set(theirs)
+    assert seen(rundir) == [1]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "the disk is full, make room"),
+        (errno.EROFS, "the disk is read-only"),
+        (errno.EACCES, "it is read-only for this user"),
+        (errno.EFBIG, r"ulimit -f"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_told_with_the_cause(
+    rundir: RunDir, number: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("prowd.runs.directory.atomic_write", fail)
+    writes: list[Callable[[], None]] = [
+        lambda: rundir.write_config(""),
+        lambda: rundir.write_summary({}),
+        lambda: rundir.add_session({}),
+    ]
+    for write in writes:
+        with pytest.raises(DiskError, match=rf"^{rundir.path}/\S+ cannot be written: .*{words}.*{os.strerror(number)}"):
+            write()
 
 
 def test_only_a_run_can_be_opened(tmp_path: Path) -> None:

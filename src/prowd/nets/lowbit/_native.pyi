@@ -6,6 +6,8 @@ from numpy.typing import NDArray
 
 Pair = tuple[int, int]
 
+OFFSET: int
+
 def kernels() -> list[str]: ...
 
 class Layer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from prowd.nets.architecture import Architecture
 from prowd.nets.inputs import code_table
 from prowd.nets.lowbit import _native, update
 from prowd.nets.lowbit.simulated import normalise
-from prowd.nets.lowbit.stages import INT32, OFFSET, plan
+from prowd.nets.lowbit.stages import INT32, plan
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import Rate, shift_exponent
 
@@ -31,6 +32,11 @@ CHUNK = 32  # images of a forward pass that nothing follows: few enough to stay 
 def instruction_sets() -> list[str]:
     """The instruction sets of this CPU that make the kernel fast, fastest first."""
     return [name for name in _native.kernels() if name != "portable"]
+
+
+def _as_bytes(codes: NDArray[Any]) -> NDArray[np.uint8]:
+    """Signed codes as they lie in memory, which depends on what the instructions of a CPU multiply."""
+    return (codes.astype(np.int16) + _native.OFFSET).astype(np.uint8)
 
 
 class Int8Kernel:
@@ -96,11 +102,11 @@ class Int8Kernel:
 
     def _forward(self, images: Tensor, record: bool) -> Tensor:
         self.images, self.recorded = len(images), record
-        table = (code_table(self.width, images.dtype).numpy() + OFFSET).astype(np.uint8)
+        table = _as_bytes(code_table(self.width, images.dtype).numpy())
         self.layers[0].load(images.contiguous().view(torch.uint8).numpy(), table, self.images)
         for layer in self.layers:
             layer.forward(self.images, record)
-        return torch.from_numpy(self._logits("given").astype(np.float32) - OFFSET)
+        return torch.from_numpy((self._logits("given") - np.uint8(_native.OFFSET)).view(np.int8).astype(np.float32))
 
     def _logits(self, memory: str) -> NDArray[np.uint8]:
         """What the last layer has of every logit."""
@@ -111,7 +117,7 @@ class Int8Kernel:
         if not self.recorded:
             raise RuntimeError("learn follows a forward pass that was recorded")
         passes = torch.from_numpy(self._logits("given_passes") != 0)
-        self._logits("errors")[:] = (normalise(error.double() * passes, self.width).numpy() + OFFSET).astype(np.uint8)
+        self._logits("errors")[:] = _as_bytes(normalise(error.double() * passes, self.width).numpy())
         found = [self._gradient(len(self.layers) - 1)]
         for number in range(len(self.layers) - 1, 0, -1):
             layer, before = self.layers[number], self.layers[number - 1]

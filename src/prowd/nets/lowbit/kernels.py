@@ -78,10 +78,11 @@ def cross_entropy_of(kernel: Kernel) -> CrossEntropy:
 
 def check_kernel(choice: KernelChoice, device: torch.device, architecture: Architecture) -> None:
     """Refuse a kernel that is asked for and not available."""
-    reasons = {"int8": why_not_int8, "c99": why_not_c99}
-    reason = reasons[choice](device, architecture) if choice in reasons else None
+    asked = {"int8": why_not_int8, "c99": why_not_c99}
+    reason = asked[choice](device, architecture) if choice in asked else None
     if reason:
-        raise ConfigError(f"kernel: {choice!r} is not available: {reason}; accepted: auto, simulated")
+        accepted = "auto", *(name for name, why_not in asked.items() if not why_not(device, architecture)), "simulated"
+        raise ConfigError(f"kernel: {choice!r} is not available: {reason}; accepted: {', '.join(accepted)}")
 
 
 def why_not_c99(device: torch.device, architecture: Architecture | None = None) -> str | None:
@@ -111,7 +112,7 @@ def _why_not_here() -> str | None:
     try:
         from prowd.nets.lowbit.int8 import Int8Kernel, instruction_sets
     except ImportError as error:
-        return f"prowd was installed without its compiled part, which needs a C compiler on x86-64 ({error})"
+        return f"prowd was installed without its compiled part, which needs a C compiler on x86-64 or AArch64 ({error})"
     found = instruction_sets()
     if not found:
         return "this CPU has neither AVX512-VNNI nor AVX2"

@@ -23,10 +23,10 @@ from prowd.nets.architecture import (
     WeightLayer,
 )
 
-__all__ = ["INT32", "OFFSET", "Stage", "plan", "unsupported"]
+__all__ = ["INT32", "Stage", "plan", "unsupported"]
 
-OFFSET = 128  # a signed code lies in a byte as 128 + code
 BYTE = 255
+LARGEST = 127  # code of 8 bits
 INT32 = 2**31 - 1
 NO_POOL = (1, 1, 1, 1)
 NAMES = {"avgpool": "an average pooling", "add": "an addition", "take": "a layer that goes on from an earlier one"}
@@ -93,7 +93,7 @@ def _why_not_weights(layer: WeightLayer, shape: Shape) -> str | None:
     if isinstance(layer, Conv) and any(p >= k for p, k in zip(layer.padding, layer.kernel, strict=True)):
         return "a padding as large as the kernel"
     terms = max(math.prod(layer.shape[1:]), layer.shape[0] * math.prod(layer.shape[2:]))
-    too_large = 2 * BYTE * terms > INT32 or 4 * (OFFSET - 1) ** 2 * math.prod(shape[1:]) > INT32
+    too_large = 2 * BYTE * terms > INT32 or 4 * LARGEST**2 * math.prod(shape[1:]) > INT32
     return "sums that int32 can't hold" if too_large else None
 
 

@@ -6,6 +6,7 @@ And who holds what: the examples of each class by client, for every partition.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -21,7 +22,7 @@ from prowd.views.report.cells import PageTable, bytes_a_client
 from prowd.views.report.groups import Group
 from prowd.views.report.style import Drawing, panels
 
-__all__ = ["a_day", "by_class", "by_person", "confusion", "held", "never_seen"]
+__all__ = ["a_day", "by_class", "by_client", "by_person", "confusion", "held", "never_seen"]
 
 ROUNDS_A_DAY = 24
 MOST_NAMED = 24  # rows or columns of a picture that are named, and whose numbers are written into it
@@ -42,15 +43,14 @@ def never_seen(group: Group) -> PageTable | None:
 def by_person(group: Group) -> PageTable | None:
     """Accuracy of each client's model on examples of its own: the mean over the seeds."""
 
-    def found(record: Record, measured: Mapping[str, Any]) -> Values:
-        held = read_holdings(record.path)
-        people = {} if held is None else {one.client: one.person for one in held.clients}
-        known = {client: people.get(client) for client in measured.get("own", {})}
-        names = {client: f"client {client}" if who is None else f"person {who}" for client, who in known.items()}
-        return {names[client]: value for client, value in measured.get("own", {}).items()}
-
     caption = "Accuracy in % of a client's model for its owner, on examples that it held out; mean over seeds"
-    return _by_method(group, "person", caption, found, total="all of them")
+    return _by_method(group, "client", caption, partial(_of_clients, "own"), total="all of them")
+
+
+def by_client(group: Group) -> PageTable | None:
+    """Accuracy of each client's model on the test set that all have in common: the mean over the seeds."""
+    caption = "Accuracy in % of each client's model after local training, on the common test set; mean over seeds"
+    return _by_method(group, "client", caption, partial(_of_clients, "clients"), total="all of them")
 
 
 def by_class(group: Group) -> PageTable | None:
@@ -121,6 +121,15 @@ def _who(client: int, person: int | None) -> str:
     return f"client {client}" if person is None else f"client {client}: person {person}"
 
 
+def _of_clients(kind: str, record: Record, measured: Mapping[str, Any]) -> Values:
+    """What was measured of each client, by the person that it is: with other seeds people are other clients."""
+    held = read_holdings(record.path)
+    people = {} if held is None else {one.client: one.person for one in held.clients}
+    known = {client: people.get(client) for client in measured.get(kind, {})}
+    names = {client: f"client {client}" if who is None else f"person {who}" for client, who in known.items()}
+    return {names[client]: value for client, value in measured.get(kind, {}).items()}
+
+
 def _by_method(
     group: Group,
     heading: str,
@@ -137,7 +146,7 @@ def _by_method(
     if not values:
         return None
     methods = list(group.shown)
-    names = sorted(values, key=_number) if heading == "person" else list(values)
+    names = sorted(values, key=_number) if heading in ("person", "client") else list(values)
     rows = [[name, *(_mean(values[name].get(method, ())) for method in methods)] for name in names]
     means = [[fmean(values[name][method]) for name in names if method in values[name]] for method in methods]
     return PageTable(caption, [heading, *methods], [*rows, [total, *map(_mean, means)]], range(1, len(methods) + 1))

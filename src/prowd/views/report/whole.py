@@ -93,7 +93,8 @@ def _unlike(preset: str, config: Mapping[str, Any]) -> list[str]:
 def _parts(group: Group) -> list[Part]:
     """The chapters of a group."""
     accuracy = [charts.accuracy_curves(group, against) for against in ("rounds", "megabytes")]
-    parts = [Part("Accuracy", drawings=_there(accuracy))] if any(accuracy) else []
+    clients = [table for table in (people.by_client(group),) if table is not None]
+    parts = [Part("Accuracy", drawings=_there(accuracy), tables=clients)] if any(accuracy) or clients else []
     final = cells.final_models(group)
     parts += [Part("Final model", tables=[final])] if final.rows else []
     parts += [Part("Bytes per client", tables=[cells.traffic(group)]), *_holdings(group)]

@@ -67,6 +67,18 @@ def test_owners_are_named_by_person_in_the_order_of_numbers(group: Group) -> Non
     ]
 
 
+def test_every_client_is_measured_on_the_common_test_set(group: Group) -> None:
+    table = people.by_client(group)
+    assert table is not None
+    assert [list(row) for row in table.rows] == [
+        ["person 2", "100.0", "100.0"],
+        ["person 4", "100.0", "100.0"],
+        ["person 9", "30.0", "60.0"],
+        ["person 11", "100.0", "100.0"],
+        ["all of them", "82.5", "90.0"],
+    ]
+
+
 def test_classes_have_names_and_a_balanced_mean(group: Group) -> None:
     table = people.by_class(group)
     assert table is not None

@@ -7,12 +7,21 @@ typedef struct {
     int fours, rows;
 } Extent;
 
+/* How the products of a run are summed. */
+#if CUT
+#define ADD_TO_RUN(s, u, t) MULTIPLY(s, u, t)
+#define RUN(s) WIDEN(s)
+#else
+#define ADD_TO_RUN(s, u, t) DOT(s, u, t)
+#define RUN(s) (s)
+#endif
+
 /* Add a tile's sums to g. */
 static ALWAYS_INLINE void add_to(int32_t *g, ptrdiff_t apart, const int vectors, V (*s)[2], const int narrow) {
     for (int o = 0; o < TILE_OUTPUTS; o++)
         for (int v = 0; v < vectors; v++) {
             int32_t *place = g + o * apart + v * LANES;
-            STORE(place, ADD(LOAD(place), narrow ? WIDEN(s[o][v]) : s[o][v]));
+            STORE(place, ADD(LOAD(place), narrow ? RUN(s[o][v]) : s[o][v]));
             s[o][v] = ZERO;
         }
 }
@@ -39,8 +48,8 @@ static ALWAYS_INLINE void gradient_tile(const Gradient *q, const uint8_t *a, con
                     for (int o = 0; o < TILE_OUTPUTS; o++) {
                         const V b = BROADCAST(t + 4 * o);
                         if (narrow) {
-                            MULTIPLY(s[o][0], u0, b);
-                            if (vectors > 1) MULTIPLY(s[o][1], u1, b);
+                            ADD_TO_RUN(s[o][0], u0, b);
+                            if (vectors > 1) ADD_TO_RUN(s[o][1], u1, b);
                         } else {
                             DOT(s[o][0], u0, b);
                             if (vectors > 1) DOT(s[o][1], u1, b);
@@ -57,6 +66,7 @@ static ALWAYS_INLINE void gradient_tile(const Gradient *q, const uint8_t *a, con
     if (!narrow) add_to(g, apart, vectors, s, 0);
 }
 
+#if CUT
 /* Cut a block into runs of positions whose products, for TILE_OUTPUTS outputs, can be summed in 16 bits: their errors
    times the largest code stay within them. Returns how many runs there are; none where the block is too long. */
 static int cut_into_runs(const Gradient *q, const int8_t *e, Extent block, uint16_t *runs) {
@@ -81,6 +91,12 @@ static int cut_into_runs(const Gradient *q, const int8_t *e, Extent block, uint1
     runs[count] = 0; /* read when the last run is done */
     return count;
 }
+#else
+static int cut_into_runs(const Gradient *q, const int8_t *e, Extent block, uint16_t *runs) {
+    (void)q, (void)e, (void)block, (void)runs;
+    return 0;
+}
+#endif
 
 static ALWAYS_INLINE void gradient_tiles(const Gradient *q, const uint8_t *a, const int8_t *e, Extent block,
                                          const int narrow, const uint16_t *runs, int32_t *g) {
@@ -112,7 +128,7 @@ static void gradient(const Gradient *q) {
                 const int8_t *b = e + o / CHANNELS * q->e_block + 4 * (o % CHANNELS);
                 int32_t *g = q->g + (ptrdiff_t)o * q->tap_count * q->inputs;
                 uint16_t runs[MOST_POSITIONS + 1];
-                const int count = LIMITED ? cut_into_runs(q, b, block, runs) : 0;
+                const int count = cut_into_runs(q, b, block, runs);
                 if (count && block.fours * block.rows * q->columns >= 3 * count) /* shorter runs are not worth it */
                     gradient_tiles(q, a, b, block, 1, runs, g);
                 else

@@ -1,33 +1,29 @@
-/* One weight layer of a network and all the memory it computes in.
+/* One weight layer of a network and all the memory it computes in; nothing here knows of Python.
 
-   A layer is built once, from the facts of its shape. It allocates its memory itself, so every size follows from facts
-   that were checked, and a call needs no more than the number of images. While the interpreter is let go, a layer and
-   the neighbour it writes to are marked as busy: a second thread is refused. */
+   A layer is built once, from the facts of its shape. Its memory is given to it in the sizes that it asks for, which
+   follow from facts that were checked, so a call needs no more than the number of images. A call is asked for first
+   (`may_...`, which says in `fault` why not), and then made. */
 #ifndef PROWD_LAYER_H
 #define PROWD_LAYER_H
 
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030B0000
-#include <Python.h>
-
 #include "passes.h"
 
-typedef Py_ssize_t Size;
+typedef ptrdiff_t Size;
 
 typedef struct {
     int rows, columns;
 } Sides;
 
-/* What a layer computes in. `below` are the errors of its inputs, `room` is where inputs are paired. */
+/* What a layer computes in. BELOW are the errors of its inputs, ROOM is where inputs are paired. */
 enum Purpose {
     RECEIVED, PASSES, WINNERS, GIVEN, GIVEN_PASSES, TERNARY, WEIGHTS, START, ROOM,
     ERRORS, RECEIVED_FOURS, ERROR_FOURS, GRADIENT, BELOW, BACK_WEIGHTS, BACK_START, PURPOSES
 };
 
-/* A bytearray that can't be resized, because its buffer is held. */
 typedef struct {
-    Py_buffer buffer;
-    char format;
+    void *data;
+    Size bytes;
+    char format; /* 'B' and 'b' are bytes, 'i' is 32 bits */
     int dimensions;
     Size shape[4];
 } Memory;
@@ -46,15 +42,15 @@ typedef struct {
     Size block, inside;
 } Fours;
 
+enum { FAULT = 160 };
+
 typedef struct Layer {
-    PyObject_HEAD
     const Kernels *kernels;
     struct Layer *following; /* NULL for the last */
-    Py_buffer codes;         /* the weights q, int16 */
+    int16_t *codes;          /* the weights q */
     int images;              /* how many there is memory for */
     int recorded;            /* how many the last forward pass kept for a backward pass */
     int depth;               /* how many layers there are from here to the last */
-    int busy;                /* whether a thread computes in its memory */
     int largest, shift;
     int flat, relu, is_signed, first, training, paired, pooled;
     Sides image, positions, kernel, stride, padding;
@@ -65,9 +61,10 @@ typedef struct Layer {
     Fours received_fours, error_fours;
     ptrdiff_t *rows_of_window, *rows_of_error, *taps; /* one allocation, of which the first is the start */
     Memory memory[PURPOSES];
+    char fault[FAULT];
 } Layer;
 
-static inline void *memory_of(const Layer *layer, enum Purpose purpose) { return layer->memory[purpose].buffer.buf; }
+static inline void *memory_of(const Layer *layer, enum Purpose purpose) { return layer->memory[purpose].data; }
 
 static inline Size weights_of(const Layer *layer) {
     return (Size)layer->weights.inputs * layer->weights.taps * layer->weights.outputs;
@@ -78,35 +75,45 @@ static inline Strides every(Strides at, Sides stride) {
     return (Strides){at.image, at.row * stride.rows, at.column * stride.columns};
 }
 
-static inline Layer *self_of(PyObject *self) { return (Layer *)self; }
-
 /* How many pairs of products with ternary weights a 16-bit sum can hold, of bytes so much above the codes. */
 static inline int run_of(const Layer *layer, int above) { return INT16_MAX / (2 * (layer->largest + above)); }
 
-/* ValueError where a number is out of bounds. */
-int within(const char *name, Size value, Size least, Size most);
-int refuse(const char *what);
-/* ValueError where a buffer does not hold so many numbers of so many bytes, at a place for them. */
-int check_numbers(const char *name, const Py_buffer *buffer, Size count, size_t bytes);
-int check_images(const Layer *layer, int n);
-int check_training(const Layer *layer);
-/* Take a layer, and a neighbour where there is one, for this thread alone; done() gives them back. Both are called
-   with the interpreter held, which makes them safe. */
-int begin(Layer *layer, Layer *neighbour);
-void done(Layer *layer, Layer *neighbour);
+/* 0 with a fault where a number is out of bounds, or anyway. */
+int within(Layer *layer, const char *name, Size value, Size least, Size most);
+int refuse(Layer *layer, const char *what);
+int untrained(Layer *layer);
+
 /* The instruction sets of this CPU, fastest first; NULL past the last. */
 const Kernels *kernels_at(int number);
-/* Give a layer its memory; its facts are checked. */
-int allocate_memory(Layer *layer);
-void free_memory(Layer *layer);
-PyObject *show_memory(const Layer *layer, const char *name);
 
-extern PyType_Spec layer_spec;
-extern PyTypeObject *layer_type;
-extern PyMethodDef layer_methods[];
-PyObject *layer_backward(PyObject *self, PyObject *args);
-PyObject *layer_spread(PyObject *self, PyObject *args);
-PyObject *layer_gradient(PyObject *self, PyObject *args);
-PyObject *layer_update(PyObject *self, PyObject *args);
+/* Build a layer from the facts before `paired` (all but `recorded`, `depth` and what is named next), its weights'
+   `inputs` and `outputs`, and what it is followed by. 0: a fault. Then it wants memory: for each purpose with bytes,
+   `data` is to be set, aligned to 4. Then prepare: -1 where there is no memory. */
+int build(Layer *layer, const char *instructions);
+void want_memory(Layer *layer); /* build does */
+int prepare(Layer *layer);
+void release(Layer *layer);
+
+/* Codes of images of bytes, from a table of 256. */
+int may_load(Layer *layer, int n);
+void load(const Layer *layer, const uint8_t *images, const uint8_t *table, int n);
+/* Ternary weights in the order in which they are multiplied. */
+void pack(const Layer *layer);
+/* Codes of the outputs, and where gradients pass. -1: no memory. */
+int may_forward(Layer *layer, int n, int record);
+int forward(Layer *layer, int n, int record);
+/* Gradients of the weights by some images, the first of which is a multiple of four; the largest magnitude. -1: no
+   memory. */
+int may_gradient(Layer *layer, int from, int n);
+int32_t gradient(const Layer *layer, int from, int n);
+/* Errors of the inputs; the largest magnitude. */
+int may_backward(Layer *layer, int n);
+int32_t backward(const Layer *layer, int n);
+/* Their codes, as the errors of the layer before. */
+int may_spread(Layer *layer, int n, int up, const Layer *before);
+void spread(const Layer *layer, int n, int up, const Layer *before);
+/* The integer update rule, with the largest magnitude of the gradient. -1: no memory. */
+int may_update(Layer *layer, prowd_rate rate, int size);
+int update(const Layer *layer, prowd_rate rate, int size, const prowd_draws *draws, uint32_t number);
 
 #endif

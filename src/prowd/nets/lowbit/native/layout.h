@@ -2,17 +2,24 @@
 
    Images lie as [image][row][column][channel], one byte a value, channels padded to a multiple of 16 (4 for the images
    of the first layer) and the borders filled, so that no kernel asks where an image ends. A byte is a code as it is
-   where codes are never negative (after a ReLU), else 128 + code. Weights are ternary.
+   where codes are never negative (after a ReLU), else OFFSET + code. Weights are ternary.
 
    Four images (or four input channels) at a time go into one 32-bit lane: that is what the dot-product instructions of
-   a CPU take, four bytes without a sign times four with one. */
+   a CPU take, four bytes times four with a sign. Those of x86-64 want the first four without a sign, those of AArch64
+   with one, so a code lies as it is there. */
 #ifndef PROWD_LAYOUT_H
 #define PROWD_LAYOUT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__x86_64__)
 #define OFFSET 128 /* what is added to a signed code to make it a byte */
+typedef uint8_t Factor; /* a byte, as it is multiplied */
+#else
+#define OFFSET 0
+typedef int8_t Factor;
+#endif
 #define CHANNELS 16 /* channels are padded to a multiple of this */
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
@@ -83,6 +90,7 @@ typedef struct {
     void (*gradient)(const Gradient *);
 } Kernels;
 
-extern const Kernels avx512vnni_kernels, avx2_kernels, portable_kernels;
+/* Those that can be compiled for this kind of CPU. */
+extern const Kernels avx512vnni_kernels, avx2_kernels, neondot_kernels, neon_kernels, portable_kernels;
 
 #endif

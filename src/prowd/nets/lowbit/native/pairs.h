@@ -3,14 +3,15 @@
    Of four neighbouring inputs d and three weights g (Winograd 1980, F(2, 3)):
      y0 = d0 g0 + d1 g1 + d2 g2 = m0 + (m1 + m2) / 2      m0 = (d0 - d2) g0     m1 = (d1 + d2) (g0 + g1 + g2)
      y1 = d1 g0 + d2 g1 + d3 g2 = (m1 - m2) / 2 - m3      m3 = (d1 - d3) g2     m2 = (d2 - d1) (g0 - g1 + g2)
-   Codes after a ReLU lie in 0..127, so these sums and differences (plus the largest code) are bytes again, and all
-   is exact: what is summed and rounded is 2 y. Included by products.h. */
+   Codes after a ReLU lie in 0..127, so these sums and differences are bytes again: the differences plus the largest
+   code where bytes have no sign, the sums less it where they have one. All is exact: what is summed and rounded is
+   2 y. Included by products.h. */
 
 enum { PARTS_OF_PAIR = 4, PAIRS = 32 };
 
 /* Inputs [image][row][column][channel] as [image][pair][part][row][channel]: a window of a part lies in one piece. */
 static void pair_up(const uint8_t *x, Strides at, int images, int rows, int pairs, Pairing q, int largest) {
-    const __m128i middle = _mm_set1_epi8((char)largest);
+    const Bytes up = all_bytes(OFFSET ? largest : 0), down = all_bytes(OFFSET ? 0 : largest);
     const ptrdiff_t part = (ptrdiff_t)rows * q.channels;
     for (int n = 0; n < images; n++)
         for (int y = 0; y < rows; y++) {
@@ -18,28 +19,28 @@ static void pair_up(const uint8_t *x, Strides at, int images, int rows, int pair
             uint8_t *to = q.room + n * pairs * PARTS_OF_PAIR * part + (ptrdiff_t)y * q.channels;
             for (int j = 0; j < pairs; j++, from += 2 * at.column, to += PARTS_OF_PAIR * part)
                 for (int c = 0; c < q.channels; c += CHANNELS) {
-                    const __m128i d0 = LOAD16(from + c), d1 = LOAD16(from + at.column + c);
-                    const __m128i d2 = LOAD16(from + 2 * at.column + c), d3 = LOAD16(from + 3 * at.column + c);
-                    STORE16(to + c, _mm_add_epi8(_mm_sub_epi8(d0, d2), middle));
-                    STORE16(to + part + c, _mm_add_epi8(d1, d2));
-                    STORE16(to + 2 * part + c, _mm_add_epi8(_mm_sub_epi8(d2, d1), middle));
-                    STORE16(to + 3 * part + c, _mm_add_epi8(_mm_sub_epi8(d1, d3), middle));
+                    const Bytes d0 = LOAD16(from + c), d1 = LOAD16(from + at.column + c);
+                    const Bytes d2 = LOAD16(from + 2 * at.column + c), d3 = LOAD16(from + 3 * at.column + c);
+                    STORE16(to + c, add_bytes(take_bytes(d0, d2), up));
+                    STORE16(to + part + c, take_bytes(add_bytes(d1, d2), down));
+                    STORE16(to + 2 * part + c, add_bytes(take_bytes(d2, d1), up));
+                    STORE16(to + 3 * part + c, add_bytes(take_bytes(d1, d3), up));
                 }
         }
 }
 
 /* Twice the sums of both positions of a pair, eight outputs. */
-static ALWAYS_INLINE void positions_of(const int32_t (*sums)[PAIRS][2 * LANES], int pair, int o, __m256i *y) {
-    const __m256i m0 = sums8(sums[0][pair] + o), m1 = sums8(sums[1][pair] + o);
-    const __m256i m2 = sums8(sums[2][pair] + o), m3 = sums8(sums[3][pair] + o);
-    y[0] = _mm256_add_epi32(_mm256_add_epi32(m0, m0), _mm256_add_epi32(m1, m2));
-    y[1] = _mm256_sub_epi32(_mm256_sub_epi32(m1, m2), _mm256_add_epi32(m3, m3));
+static ALWAYS_INLINE void positions_of(const int32_t (*sums)[PAIRS][2 * LANES], int pair, int o, Sums *y) {
+    const Sums m0 = sums8(sums[0][pair] + o), m1 = sums8(sums[1][pair] + o);
+    const Sums m2 = sums8(sums[2][pair] + o), m3 = sums8(sums[3][pair] + o);
+    y[0] = add8(add8(m0, m0), add8(m1, m2));
+    y[1] = take8(take8(m1, m2), add8(m3, m3));
 }
 
 /* The codes of both positions of a pair, sixteen outputs. */
 static ALWAYS_INLINE void finish_pair(const int32_t (*sums)[PAIRS][2 * LANES], int pair, int o, uint8_t *codes,
                                       uint8_t *passes, ptrdiff_t outputs, Forward f) {
-    __m256i low[2], high[2];
+    Sums low[2], high[2];
     positions_of(sums, pair, o, low);
     positions_of(sums, pair, o + 8, high);
     finish_forward(low[0], high[0], codes, passes, f);
@@ -49,12 +50,12 @@ static ALWAYS_INLINE void finish_pair(const int32_t (*sums)[PAIRS][2 * LANES], i
 /* The largest code of a window of two pairs: rounding and clipping leave the order as it is. */
 static ALWAYS_INLINE void finish_window(const int32_t (*sums)[PAIRS][2 * LANES], int pair, int o, uint8_t *codes,
                                         Forward f) {
-    __m256i most[2];
+    Sums most[2];
     for (int half = 0; half < 2; half++) {
-        __m256i upper[2], lower[2];
+        Sums upper[2], lower[2];
         positions_of(sums, pair, o + 8 * half, upper);
         positions_of(sums, pair + 1, o + 8 * half, lower);
-        most[half] = _mm256_max_epi32(_mm256_max_epi32(upper[0], upper[1]), _mm256_max_epi32(lower[0], lower[1]));
+        most[half] = larger8(larger8(upper[0], upper[1]), larger8(lower[0], lower[1]));
     }
     finish_forward(most[0], most[1], codes, NULL, f);
 }

@@ -1,7 +1,7 @@
 #include "target.h"
 
 #include "passes.h"
-#include "rounding.h"
+#include "vectors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,16 +32,16 @@ void pool(const uint8_t *codes, const uint8_t *passes, Strides from, Window wind
                 const ptrdiff_t place = (((ptrdiff_t)n * box.rows + y) * box.columns + x) * channels;
                 uint8_t *best = pixel(out, box.at, n, y, x);
                 for (int c = 0; c < channels; c += CHANNELS) {
-                    __m128i most = LOAD16(codes + corner + c), won = _mm_setzero_si128();
-                    __m128i open = passes ? LOAD16(passes + corner + c) : won;
+                    Bytes most = LOAD16(codes + corner + c), won = all_bytes(0);
+                    Bytes open = passes ? LOAD16(passes + corner + c) : won;
                     for (int i = 1; i < window.rows * window.columns; i++) {
                         const ptrdiff_t at = corner + i / window.columns * from.row + i % window.columns * from.column;
-                        const __m128i next = _mm_max_epu8(most, LOAD16(codes + at + c));
-                        const __m128i same = _mm_cmpeq_epi8(next, most);
+                        const Bytes next = larger_codes(most, LOAD16(codes + at + c));
+                        const Bytes same = same_bytes(next, most);
                         most = next;
                         if (!passes) continue;
-                        open = _mm_blendv_epi8(LOAD16(passes + at + c), open, same);
-                        won = _mm_blendv_epi8(_mm_set1_epi8((char)i), won, same);
+                        open = choose_bytes(same, open, LOAD16(passes + at + c));
+                        won = choose_bytes(same, won, all_bytes(i));
                     }
                     STORE16(best + c, most);
                     if (!passes) continue;
@@ -52,12 +52,16 @@ void pool(const uint8_t *codes, const uint8_t *passes, Strides from, Window wind
 }
 
 /* Bytes of 16 error codes. */
-static ALWAYS_INLINE __m128i codes_of(const int32_t *errors, int up, int largest) {
-    const __m256i code = clipped16(up < 0 ? divided16(errors, -up) : multiplied16(errors, up), -largest, largest);
-    return _mm_xor_si128(_mm256_castsi256_si128(bytes_of(code, code)), _mm_set1_epi8((char)OFFSET));
+static ALWAYS_INLINE Bytes codes_of(const int32_t *errors, int up, int largest) {
+    const Sums low = sums8(errors), high = sums8(errors + 8);
+    const Shorts n = up < 0 ? narrowed(rounded8(low, -up), rounded8(high, -up)) : narrowed(raised8(low, up), raised8(high, up));
+    const Shorts code = clipped16(n, -largest, largest);
+    Bytes both[2];
+    bytes_of(code, code, both);
+    return flip_bytes(both[0], all_bytes(OFFSET));
 }
 
-void spread(const int32_t *errors, int up, int largest, uint8_t *out, Box box) {
+void spread_errors(const int32_t *errors, int up, int largest, uint8_t *out, Box box) {
     for (int n = 0; n < box.images; n++)
         for (int y = 0; y < box.rows; y++)
             for (int x = 0; x < box.columns; x++)
@@ -67,28 +71,28 @@ void spread(const int32_t *errors, int up, int largest, uint8_t *out, Box box) {
 
 void spread_pooled(const int32_t *errors, int up, int largest, const uint8_t *winners, Window window, uint8_t *out,
                    Box box) {
-    const __m128i zero = _mm_set1_epi8((char)OFFSET);
+    const Bytes zero = all_bytes(OFFSET);
     for (int n = 0; n < box.images; n++)
         for (int y = 0; y < box.rows; y++)
             for (int x = 0; x < box.columns; x++) {
                 uint8_t *corner = pixel(out, box.at, n, y * window.step_rows, x * window.step_columns);
                 for (int c = 0; c < box.channels; c += CHANNELS, errors += CHANNELS, winners += CHANNELS) {
-                    const __m128i code = codes_of(errors, up, largest), winner = LOAD16(winners);
+                    const Bytes code = codes_of(errors, up, largest), winner = LOAD16(winners);
                     for (int i = 0; i < window.rows * window.columns; i++) {
-                        const __m128i here = _mm_cmpeq_epi8(winner, _mm_set1_epi8((char)i));
+                        const Bytes here = same_bytes(winner, all_bytes(i));
                         const ptrdiff_t at = i / window.columns * box.at.row + i % window.columns * box.at.column;
-                        STORE16(corner + at + c, _mm_blendv_epi8(zero, code, here));
+                        STORE16(corner + at + c, choose_bytes(here, code, zero));
                     }
                 }
             }
 }
 
 static void interleave_plain(const uint8_t *const *from, ptrdiff_t pixels, int channels, uint8_t flip, uint8_t *to) {
-    const __m128i flips = _mm_set1_epi8((char)flip);
+    const Bytes flips = all_bytes(flip);
     for (int c = 0; c < channels; c += CHANNELS)
         for (ptrdiff_t pixel = 0; pixel < pixels; pixel++, to += 4 * CHANNELS) {
-            __m128i r[4], out[4];
-            for (int k = 0; k < 4; k++) r[k] = _mm_xor_si128(LOAD16(from[k] + pixel * channels + c), flips);
+            Bytes r[4], out[4];
+            for (int k = 0; k < 4; k++) r[k] = flip_bytes(LOAD16(from[k] + pixel * channels + c), flips);
             interleave16(r, out);
             for (int k = 0; k < 4; k++) STORE16(to + 16 * k, out[k]);
         }
@@ -96,13 +100,12 @@ static void interleave_plain(const uint8_t *const *from, ptrdiff_t pixels, int c
 
 /* The images of the first layer: four pixels of four channels at a time; the parts lie side by side. */
 static ptrdiff_t interleave_four_channels(const uint8_t *const *from, ptrdiff_t pixels, int padded, uint8_t *to) {
-    const __m128i zero = _mm_set1_epi8((char)OFFSET);
     ptrdiff_t pixel = 0;
     for (; pixel + 4 <= pixels; pixel += 4) {
-        __m128i positive[4], negative[4], out[4];
+        Bytes positive[4], negative[4], out[4];
         for (int k = 0; k < 4; k++) {
-            const __m128i r = LOAD16(from[k] + 4 * pixel);
-            positive[k] = _mm_subs_epu8(r, zero), negative[k] = _mm_subs_epu8(zero, r);
+            const Bytes r = LOAD16(from[k] + 4 * pixel);
+            positive[k] = positive_part(r), negative[k] = negative_part(r);
         }
         interleave16(positive, out);
         for (int k = 0; k < 4; k++) STORE16(to + 4 * (pixel + k) * padded, out[k]);
@@ -126,7 +129,7 @@ static void interleave_parts(const uint8_t *const *from, ptrdiff_t pixels, int c
                 uint8_t *place = to + 4 * (first * pixels + pixel * block + c - first);
                 for (int k = 0; k < 4; k++) {
                     const int part = c / channels;
-                    const int code = part < 2 ? (int)from[k][pixel * channels + c % channels] - OFFSET : 0;
+                    const int code = part < 2 ? (int8_t)(from[k][pixel * channels + c % channels] - OFFSET) : 0;
                     place[k] = (uint8_t)(part == 0 && code > 0 ? code : part == 1 && code < 0 ? -code : 0);
                 }
             }

@@ -33,7 +33,7 @@ void pool(const uint8_t *codes, const uint8_t *passes, Strides from, Window wind
           uint8_t *out_passes, uint8_t *winners);
 
 /* Bytes of the error codes clip(round_half_even(e * 2^up)); up may be negative. */
-void spread(const int32_t *errors, int up, int largest, uint8_t *out, Box box);
+void spread_errors(const int32_t *errors, int up, int largest, uint8_t *out, Box box);
 
 /* The same, sent to the winners of windows; the errors of the other places are zero. */
 void spread_pooled(const int32_t *errors, int up, int largest, const uint8_t *winners, Window window, uint8_t *out,
@@ -48,7 +48,7 @@ void ternarize(const int16_t *codes, Weights w, int limit, int8_t *ternary);
 
 /* Ternary weights as the products take them, and where their sums start, so that offsets cancel. */
 void pack_forward(const int8_t *ternary, Weights w, int lanes, int offset, int8_t *packed, int32_t *start);
-/* The same for pairs, part by part: `largest` is what the bytes of differences are above them. */
+/* The same for pairs, part by part: `largest` is what their bytes are shifted by. */
 void pack_pairs(const int8_t *ternary, Weights w, int lanes, int largest, int8_t *packed, int32_t *start);
 void pack_backward(const int8_t *ternary, Weights w, int lanes, int flat, int8_t *packed, int32_t *start);
 
@@ -57,7 +57,7 @@ int32_t join_gradient(int32_t *g, ptrdiff_t rows, int inputs, int padded, int pa
 
 /* q <- clip(q - Q_stoch(rate * g / Shift(size))), with g as [output][tap][input], `size` the largest of them. -1: no
    memory. */
-int update(int16_t *codes, Weights w, const int32_t *g, int gradient_inputs, int32_t size, prowd_rate rate,
+int update_codes(int16_t *codes, Weights w, const int32_t *g, int gradient_inputs, int32_t size, prowd_rate rate,
            const prowd_draws *draws, uint32_t layer, int largest);
 
 #endif

@@ -3,16 +3,18 @@
    The file that includes this defines V, a vector of LANES 32-bit lanes, and
      LOAD(p), BROADCAST(p)   a vector from memory; four bytes of memory in every lane
      ZERO, ADD(a, b)         of 32-bit lanes
-     MULTIPLY(s, u, t)       adds to s the products of u (bytes without a sign) and ternary t, in whatever s counts in
+     SUM, NOTHING            the type that MULTIPLY adds to, and its zero
+     MULTIPLY(s, u, t)       adds to s the products of u (bytes as they lie) and ternary t, in whatever s counts in
      WIDEN(s)                that sum as 32-bit lanes
      DOT(s, u, t)            adds to s the products of u and signed bytes t, in 32 bits
      STORE(p, v)
-     LIMITED                 1 where MULTIPLY counts pairs in 16 bits
+     LIMITED                 1 where MULTIPLY counts in 16 bits
+     CUT                     1 where that pays for weight gradients, by pairs of products; SUM is V then
      GRADIENT_BLOCK          positions of which the sums of a weight gradient are kept in registers
      POSITIONS               output positions computed together
      KERNELS, NAME           the name of the table made at the end
 */
-#include "rounding.h"
+#include "vectors.h"
 
 #include <string.h>
 
@@ -34,8 +36,8 @@ enum { FIRST_TAPS = 3, FIRST_GROUPS = 3, SECOND_GROUPS = 12 };
 static ALWAYS_INLINE void short_tile(const Products *p, const uint8_t *const *x, ptrdiff_t shift, const int8_t *w,
                                      ptrdiff_t apart, const int taps, const int groups, const int32_t *start,
                                      int32_t (*sums)[2 * LANES]) {
-    V s[POSITIONS][2];
-    for (int j = 0; j < POSITIONS; j++) s[j][0] = s[j][1] = ZERO;
+    SUM s[POSITIONS][2];
+    for (int j = 0; j < POSITIONS; j++) s[j][0] = s[j][1] = NOTHING;
     for (int t = 0; t < taps; t++) {
         const ptrdiff_t tap = p->taps[t] + shift;
         for (int g = 0; g < groups; g++, w += 4 * LANES) {
@@ -56,8 +58,8 @@ static ALWAYS_INLINE void short_tile(const Products *p, const uint8_t *const *x,
    `shift` bytes further on. */
 static ALWAYS_INLINE void tile(const Products *p, const uint8_t *const *x, ptrdiff_t shift, const int8_t *w,
                                ptrdiff_t apart, const int vectors, const int32_t *start, int32_t (*sums)[2 * LANES]) {
-    V s[POSITIONS][2];
-    for (int j = 0; j < POSITIONS; j++) s[j][0] = s[j][1] = ZERO;
+    SUM s[POSITIONS][2];
+    for (int j = 0; j < POSITIONS; j++) s[j][0] = s[j][1] = NOTHING;
     int room = p->run;
     const int32_t *so_far = start; /* the same for every position at first, then their own sums */
     ptrdiff_t next = 0;
@@ -80,7 +82,7 @@ static ALWAYS_INLINE void tile(const Products *p, const uint8_t *const *x, ptrdi
                 for (int j = 0; j < POSITIONS; j++)
                     for (int v = 0; v < vectors; v++) {
                         STORE(&sums[j][v * LANES], ADD(LOAD(so_far + j * next + v * LANES), WIDEN(s[j][v])));
-                        s[j][v] = ZERO;
+                        s[j][v] = NOTHING;
                     }
                 room = p->run, so_far = sums[0], next = 2 * LANES;
             }
@@ -92,23 +94,21 @@ static ALWAYS_INLINE void tile(const Products *p, const uint8_t *const *x, ptrdi
 }
 
 /* Codes of 16 outputs and where gradients pass: where clip and ReLU changed nothing, and ReLU gave more than 0. */
-static ALWAYS_INLINE void finish_forward(__m256i low, __m256i high, uint8_t *codes, uint8_t *passes, Forward f) {
-    const __m256i r = narrowed(rounded8(low, f.shift), rounded8(high, f.shift));
-    const __m256i code = clipped16(r, f.relu ? 0 : -f.largest, f.largest);
-    const __m256i pass = _mm256_cmpeq_epi16(r, f.relu ? _mm256_max_epi16(code, _mm256_set1_epi16(1)) : code);
-    const __m256i both = bytes_of(code, pass);
-    const __m128i offset = _mm_set1_epi8((char)(f.relu ? 0 : OFFSET));
-    STORE16(codes, _mm_xor_si128(_mm256_castsi256_si128(both), offset));
-    if (f.passes) STORE16(passes, _mm256_extracti128_si256(both, 1));
+static ALWAYS_INLINE void finish_forward(Sums low, Sums high, uint8_t *codes, uint8_t *passes, Forward f) {
+    const Shorts r = narrowed(rounded8(low, f.shift), rounded8(high, f.shift));
+    const Shorts code = clipped16(r, f.relu ? 0 : -f.largest, f.largest);
+    Bytes both[2];
+    bytes_of(code, same16(r, f.relu ? at_least16(code, 1) : code), both);
+    STORE16(codes, flip_bytes(both[0], all_bytes(f.relu ? 0 : OFFSET)));
+    if (f.passes) STORE16(passes, both[1]);
 }
 
 /* 16 errors where gradients pass, zero elsewhere; the largest magnitudes are kept lane by lane. */
-static ALWAYS_INLINE void finish_backward(const int32_t *n, const uint8_t *passes, int32_t *errors, __m256i *largest) {
+static ALWAYS_INLINE void finish_backward(const int32_t *n, const uint8_t *passes, int32_t *errors, Sums *largest) {
     for (int half = 0; half < 2; half++) {
-        const __m256i pass = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(passes + 8 * half)));
-        const __m256i e = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(n + 8 * half)), pass);
-        _mm256_storeu_si256((__m256i *)(errors + 8 * half), e);
-        *largest = _mm256_max_epi32(*largest, _mm256_abs_epi32(e));
+        const Sums e = where8(passes + 8 * half, sums8(n + 8 * half));
+        store8(errors + 8 * half, e);
+        *largest = larger8(*largest, sizes8(e));
     }
 }
 
@@ -137,7 +137,7 @@ static ALWAYS_INLINE void multiply(const Products *p, const Forward *forward, Ba
     const int vectors = p->outputs / LANES;
     const int written_out =
         p->tap_count == FIRST_TAPS && p->groups == FIRST_GROUPS && p->run >= FIRST_TAPS * FIRST_GROUPS;
-    __m256i largest = _mm256_setzero_si256();
+    Sums largest = no_sums();
     for (int first = 0; first < total; first += BLOCK) {
         const uint8_t *x[BLOCK + POSITIONS];
         uint8_t *codes[BLOCK];
@@ -174,7 +174,7 @@ static ALWAYS_INLINE void multiply(const Products *p, const Forward *forward, Ba
     }
     if (b) {
         int32_t lanes[8];
-        _mm256_storeu_si256((__m256i *)lanes, largest);
+        store8(lanes, largest);
         for (int i = 0; i < 8; i++)
             if (lanes[i] > b->largest) b->largest = lanes[i];
     }

@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-static int check_below(const Layer *layer) {
-    return layer->first ? refuse("the first layer has no errors below") : check_training(layer);
-}
-
 static Products backward_products(const Layer *layer, int n) {
     const Weights *w = &layer->weights;
     const int outputs = layer->flat ? w->taps * w->padded_inputs : w->padded_inputs;
@@ -26,41 +22,32 @@ static Products backward_products(const Layer *layer, int n) {
     };
 }
 
-PyObject *layer_backward(PyObject *self, PyObject *args) {
-    Layer *layer = self_of(self);
-    int n;
-    if (!PyArg_ParseTuple(args, "i", &n)) return NULL;
-    if (!check_below(layer) || !check_images(layer, n) || !begin(layer, NULL)) return NULL;
-    const Products p = backward_products(layer, n);
-    Backward b = {memory_of(layer, BELOW), memory_of(layer, PASSES), 0};
-    Py_BEGIN_ALLOW_THREADS
-    layer->kernels->backward(&p, &b);
-    Py_END_ALLOW_THREADS
-    done(layer, NULL);
-    return PyLong_FromLong(b.largest);
+int may_backward(Layer *layer, int n) {
+    if (layer->first) return refuse(layer, "the first layer has no errors below");
+    return (layer->training || untrained(layer)) && within(layer, "n", n, 1, layer->images);
 }
 
-PyObject *layer_spread(PyObject *self, PyObject *args) {
-    Layer *layer = self_of(self);
-    PyObject *object;
-    int n, up;
-    if (!PyArg_ParseTuple(args, "iiO!", &n, &up, layer_type, &object)) return NULL;
-    Layer *before = self_of(object);
-    if (!check_below(layer) || !check_images(layer, n) || !within("up", up, -31, 31)) return NULL;
-    if (before->following != layer && !refuse("before is not the layer that this one follows")) return NULL;
-    if (!begin(layer, before)) return NULL;
+int32_t backward(const Layer *layer, int n) {
+    const Products p = backward_products(layer, n);
+    Backward b = {memory_of(layer, BELOW), memory_of(layer, PASSES), 0};
+    layer->kernels->backward(&p, &b);
+    return b.largest;
+}
+
+int may_spread(Layer *layer, int n, int up, const Layer *before) {
+    return may_backward(layer, n) && within(layer, "up", up, -31, 31) &&
+           (before->following == layer || refuse(layer, "before is not the layer that this one follows"));
+}
+
+void spread(const Layer *layer, int n, int up, const Layer *before) {
     const Strides at = every(before->errors.at, before->stride);
     const Box box = {n, layer->image.rows, layer->image.columns, layer->weights.padded_inputs, at};
     uint8_t *out = (uint8_t *)memory_of(before, ERRORS) + before->errors.inside;
     const int32_t *errors = memory_of(layer, BELOW);
-    Py_BEGIN_ALLOW_THREADS
     if (layer->pooled)
         spread_pooled(errors, up, layer->largest, memory_of(layer, WINNERS), layer->pool, out, box);
     else
-        spread(errors, up, layer->largest, out, box);
-    Py_END_ALLOW_THREADS
-    done(layer, before);
-    Py_RETURN_NONE;
+        spread_errors(errors, up, layer->largest, out, box);
 }
 
 /* Of some images, the first of which is a multiple of four. -1: no memory. */
@@ -92,47 +79,28 @@ static int add_gradient(const Layer *layer, int from, int n) {
     return 0;
 }
 
-PyObject *layer_gradient(PyObject *self, PyObject *args) {
-    Layer *layer = self_of(self);
-    int from, n, failed;
-    int32_t largest = 0;
-    if (!PyArg_ParseTuple(args, "ii", &from, &n)) return NULL;
+int may_gradient(Layer *layer, int from, int n) {
     const Size each = (Size)layer->positions.rows * layer->positions.columns * layer->largest * layer->largest;
-    if (!check_training(layer) || !within("from", from, 0, layer->recorded) ||
-        !within("n", n, 1, layer->recorded - from) || !within("n", n, 1, INT32_MAX / each))
-        return NULL;
-    if (from % 4) return PyErr_Format(PyExc_ValueError, "from is %d; accepted: a multiple of four", from);
-    if (!begin(layer, NULL)) return NULL;
-    const Weights w = layer->weights;
-    int32_t *g = memory_of(layer, GRADIENT);
-    Py_BEGIN_ALLOW_THREADS
-    memset(g, 0, (size_t)layer->memory[GRADIENT].buffer.len);
-    failed = add_gradient(layer, from, n);
-    largest = join_gradient(g, (ptrdiff_t)w.padded_outputs * w.taps, w.padded_inputs, layer->gradient_inputs,
-                            layer->is_signed);
-    Py_END_ALLOW_THREADS
-    done(layer, NULL);
-    return failed ? PyErr_NoMemory() : PyLong_FromLong(largest);
+    return (layer->training || untrained(layer)) && within(layer, "from", from, 0, layer->recorded) &&
+           within(layer, "n", n, 1, layer->recorded - from) && within(layer, "n", n, 1, INT32_MAX / each) &&
+           (from % 4 == 0 || refuse(layer, "from is wrong; accepted: a multiple of four"));
 }
 
-PyObject *layer_update(PyObject *self, PyObject *args) {
-    Layer *layer = self_of(self);
-    prowd_rate rate;
-    prowd_draws draws;
-    unsigned int number;
-    int size, failed = 0;
-    if (!PyArg_ParseTuple(args, "iiiIIII", &rate.mantissa, &rate.exponent, &size, &draws.key[0], &draws.key[1],
-                          &draws.step, &number))
-        return NULL;
-    if (!check_training(layer) || !within("mantissa", rate.mantissa, 1, UINT8_MAX) ||
-        !within("exponent", rate.exponent, INT16_MIN, INT16_MAX) || !within("size", size, 0, INT32_MAX) ||
-        !begin(layer, NULL))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    failed = update(layer->codes.buf, layer->weights, memory_of(layer, GRADIENT), layer->gradient_inputs, size, rate,
-                    &draws, number, layer->largest);
-    Py_END_ALLOW_THREADS
-    done(layer, NULL);
-    if (failed) return PyErr_NoMemory();
-    Py_RETURN_NONE;
+int32_t gradient(const Layer *layer, int from, int n) {
+    const Weights w = layer->weights;
+    int32_t *g = memory_of(layer, GRADIENT);
+    memset(g, 0, (size_t)layer->memory[GRADIENT].bytes);
+    if (add_gradient(layer, from, n)) return -1;
+    return join_gradient(g, (ptrdiff_t)w.padded_outputs * w.taps, w.padded_inputs, layer->gradient_inputs,
+                         layer->is_signed);
+}
+
+int may_update(Layer *layer, prowd_rate rate, int size) {
+    return (layer->training || untrained(layer)) && within(layer, "mantissa", rate.mantissa, 1, UINT8_MAX) &&
+           within(layer, "exponent", rate.exponent, INT16_MIN, INT16_MAX) && within(layer, "size", size, 0, INT32_MAX);
+}
+
+int update(const Layer *layer, prowd_rate rate, int size, const prowd_draws *draws, uint32_t number) {
+    return update_codes(layer->codes, layer->weights, memory_of(layer, GRADIENT), layer->gradient_inputs, size, rate,
+                        draws, number, layer->largest);
 }

@@ -3,7 +3,7 @@
 
 #include "passes.h"
 #include "numbers.h"
-#include "rounding.h"
+#include "vectors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,15 +35,16 @@ void pack_forward(const int8_t *ternary, Weights w, int lanes, int offset, int8_
 void pack_pairs(const int8_t *ternary, Weights w, int lanes, int largest, int8_t *packed, int32_t *start) {
     const int channels = w.padded_inputs, rows = w.taps / 3;
     const ptrdiff_t each = (ptrdiff_t)rows * channels, part = each * w.padded_outputs;
+    const int up = OFFSET ? largest : 0, above[4] = {up, up - largest, up, up}; /* what bytes are above their numbers */
     for (int o = 0; o < w.padded_outputs; o++) {
         const int8_t *from = ternary + 3 * o * each;
         int8_t *to = packed + o / lanes * each * lanes + o % lanes * 4;
         int32_t sums[4] = {0};
         for (int r = 0; r < rows; r++, from += 3 * channels)
             for (int c = 0; c < channels; c += CHANNELS, to += CHANNELS * lanes) {
-                const __m128i g0 = LOAD16(from + c), g1 = LOAD16(from + channels + c);
-                const __m128i g2 = LOAD16(from + 2 * channels + c), outer = _mm_add_epi8(g0, g2);
-                const __m128i made[4] = {g0, _mm_add_epi8(outer, g1), _mm_sub_epi8(outer, g1), g2};
+                const Bytes g0 = LOAD16(from + c), g1 = LOAD16(from + channels + c);
+                const Bytes g2 = LOAD16(from + 2 * channels + c), outer = add_bytes(g0, g2);
+                const Bytes made[4] = {g0, add_bytes(outer, g1), take_bytes(outer, g1), g2};
                 for (int m = 0; m < 4; m++) {
                     int8_t bytes[CHANNELS];
                     STORE16(bytes, made[m]);
@@ -51,7 +52,7 @@ void pack_pairs(const int8_t *ternary, Weights w, int lanes, int largest, int8_t
                     for (int g = 0; g < CHANNELS; g += 4) memcpy(to + m * part + g * lanes, bytes + g, 4);
                 }
             }
-        for (int m = 0; m < 4; m++) start[m * w.padded_outputs + o] = m == 1 ? 0 : -largest * sums[m];
+        for (int m = 0; m < 4; m++) start[m * w.padded_outputs + o] = above[m] * -sums[m];
     }
 }
 
@@ -70,7 +71,7 @@ void pack_backward(const int8_t *ternary, Weights w, int lanes, int flat, int8_t
         const int8_t *tap = ternary + (ptrdiff_t)(taps - 1 - t) * w.padded_inputs; /* the kernel is turned round */
         for (int o = 0; o < w.padded_outputs; o += 4)
             for (int i = 0; i < outputs; i += CHANNELS) {
-                __m128i r[4], out[4];
+                Bytes r[4], out[4];
                 for (int k = 0; k < 4; k++) r[k] = LOAD16(tap + (o + k) * each + i);
                 interleave16(r, out);
                 int8_t *to = packed + i / lanes * vector + (ptrdiff_t)(t * w.padded_outputs + o) * lanes;
@@ -121,7 +122,7 @@ static const uint32_t *words_of(const prowd_draws *draws, uint32_t layer, uint32
     return room + (first - start);
 }
 
-int update(int16_t *codes, Weights w, const int32_t *g, int gradient_inputs, int32_t size, prowd_rate rate,
+int update_codes(int16_t *codes, Weights w, const int32_t *g, int gradient_inputs, int32_t size, prowd_rate rate,
            const prowd_draws *draws, uint32_t layer, int largest) {
     const int each = w.inputs * w.taps;
     const int down = prowd_shift_exponent((uint32_t)size) - rate.exponent;

@@ -1,48 +1,26 @@
-/* What a layer computes when it infers, and the methods of the type. Its memory fits its facts, so a call checks no
-   more than the number of images. */
+/* What a layer computes when it infers. Its memory fits its facts, so a call checks no more than the number of images. */
 #include "layer.h"
 
 /* What the bytes that are multiplied are above the codes. */
 static int offset_of(const Layer *layer) { return layer->paired ? layer->largest : layer->is_signed ? OFFSET : 0; }
 
-static PyObject *load(PyObject *self, PyObject *args) {
-    Layer *layer = self_of(self);
-    Py_buffer images, table;
-    int n;
-    if (!PyArg_ParseTuple(args, "y*y*i", &images, &table, &n)) return NULL;
-    const Size values = (Size)layer->weights.inputs * layer->image.rows * layer->image.columns;
-    const int ok = (layer->first || refuse("images are for the first layer")) && check_images(layer, n) &&
-                   check_numbers("images", &images, n * values, sizeof(uint8_t)) &&
-                   check_numbers("table", &table, UINT8_MAX + 1, sizeof(uint8_t)) && begin(layer, NULL);
-    if (ok) {
-        const Box box = {n, layer->image.rows, layer->image.columns, layer->weights.inputs, layer->received.at};
-        uint8_t *codes = (uint8_t *)memory_of(layer, RECEIVED) + layer->received.inside;
-        Py_BEGIN_ALLOW_THREADS
-        load_images(images.buf, box.channels, table.buf, codes, box);
-        Py_END_ALLOW_THREADS
-        done(layer, NULL);
-    }
-    PyBuffer_Release(&images);
-    PyBuffer_Release(&table);
-    if (!ok) return NULL;
-    Py_RETURN_NONE;
+int may_load(Layer *layer, int n) {
+    return (layer->first || refuse(layer, "images are for the first layer")) && within(layer, "n", n, 1, layer->images);
 }
 
-static PyObject *pack(PyObject *self, PyObject *args) {
-    (void)args;
-    Layer *layer = self_of(self);
+void load(const Layer *layer, const uint8_t *images, const uint8_t *table, int n) {
+    const Box box = {n, layer->image.rows, layer->image.columns, layer->weights.inputs, layer->received.at};
+    load_images(images, box.channels, table, (uint8_t *)memory_of(layer, RECEIVED) + layer->received.inside, box);
+}
+
+void pack(const Layer *layer) {
     const Weights w = layer->weights;
     const int lanes = layer->kernels->lanes, limit = (layer->largest + 1) / 2; /* Q_Int2, halves to even */
     int8_t *ternary = memory_of(layer, TERNARY), *back = memory_of(layer, BACK_WEIGHTS);
-    if (!begin(layer, NULL)) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    ternarize(layer->codes.buf, w, limit, ternary);
+    ternarize(layer->codes, w, limit, ternary);
     (layer->paired ? pack_pairs : pack_forward)(ternary, w, lanes, offset_of(layer), memory_of(layer, WEIGHTS),
                                                 memory_of(layer, START));
     if (back) pack_backward(ternary, w, lanes, layer->flat, back, memory_of(layer, BACK_START));
-    Py_END_ALLOW_THREADS
-    done(layer, NULL);
-    Py_RETURN_NONE;
 }
 
 static Products forward_products(const Layer *layer, int n) {
@@ -106,38 +84,16 @@ static int keep_received(const Layer *layer, int n) {
                       layer->is_signed ? PARTS : PLAIN, memory_of(layer, RECEIVED_FOURS));
 }
 
-static PyObject *forward(PyObject *self, PyObject *args) {
-    Layer *layer = self_of(self);
-    int n, record, failed = 0;
-    if (!PyArg_ParseTuple(args, "ip", &n, &record)) return NULL;
-    if (!check_images(layer, n) || (record && !check_training(layer))) return NULL;
+int may_forward(Layer *layer, int n, int record) {
+    return within(layer, "n", n, 1, layer->images) && (!record || layer->training || untrained(layer));
+}
+
+int forward(Layer *layer, int n, int record) {
     const int at_once = !record && can_pool(layer);
-    if (!begin(layer, layer->following)) return NULL;
     layer->recorded = 0;
-    Py_BEGIN_ALLOW_THREADS
-    if (record) failed = keep_received(layer, n);
+    if (record && keep_received(layer, n)) return -1;
     multiply(layer, n, record, at_once);
     if (layer->following && layer->following->pooled && !at_once) pool_into(layer, layer->following, n, record);
-    Py_END_ALLOW_THREADS
-    done(layer, layer->following);
-    if (failed) return PyErr_NoMemory();
     if (record) layer->recorded = n;
-    Py_RETURN_NONE;
+    return 0;
 }
-
-static PyObject *memory(PyObject *self, PyObject *args) {
-    const char *name;
-    return PyArg_ParseTuple(args, "s", &name) ? show_memory(self_of(self), name) : NULL;
-}
-
-PyMethodDef layer_methods[] = {
-    {"load", load, METH_VARARGS, "load(images, table, n): codes of images of bytes, from a table of 256."},
-    {"pack", pack, METH_NOARGS, "pack(): ternary weights in the order in which they are multiplied."},
-    {"forward", forward, METH_VARARGS, "forward(n, record): codes of the outputs, and where gradients pass."},
-    {"gradient", layer_gradient, METH_VARARGS, "gradient(from, n): of the weights; returns the largest magnitude."},
-    {"backward", layer_backward, METH_VARARGS, "backward(n): errors of the inputs; returns the largest magnitude."},
-    {"spread", layer_spread, METH_VARARGS, "spread(n, up, before): their codes, as the errors of the layer before."},
-    {"update", layer_update, METH_VARARGS, "update(mantissa, exponent, size, key0, key1, step, number): the integer update rule."},
-    {"memory", memory, METH_VARARGS, "memory(name): a view of a part of the memory, None where there is none."},
-    {NULL, NULL, 0, NULL},
-};
