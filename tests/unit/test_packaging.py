@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import runpy
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -40,28 +37,6 @@ def test_make_compiles_anew_what_has_changed(compiled: set[Path]) -> None:
     (wildcards,) = re.findall(r"^NATIVE := .*\$\(wildcard (.*)\)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     watched = {path.relative_to(ROOT) for pattern in wildcards.split() for path in ROOT.glob(pattern)}
     assert compiled <= watched
-
-
-def test_an_installed_package_has_the_sources_of_the_client(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "setup.py",
-        "-q",
-        "egg_info",
-        "--egg-base",
-        tmp_path,
-        "build_py",
-        "--build-lib",
-        tmp_path,
-    ]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    found = subprocess.run(
-        [sys.executable, "-c", "from prowd.embedded.sources import find_sources; print(find_sources())"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    assert Path(found.stdout.strip()) == tmp_path / "prowd/embedded/c"
-    for path in (ROOT / "embedded/client").iterdir():
-        assert (tmp_path / "prowd/embedded/c/client" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_everything_says_the_same_version() -> None:

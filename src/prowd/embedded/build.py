@@ -6,9 +6,13 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+
+import platformdirs
+from filelock import FileLock
 
 from prowd.embedded.sources import C_FILES
 from prowd.errors import ConfigError, RunError
@@ -120,9 +124,17 @@ def _compile(folder: Path, target: Target, arguments: Sequence[str]) -> None:
     bare = ["-Iplatforms/bare"] if target.platform == "cortexm" else []
     compiler = [sys.executable, "-m", "ziglang", "cc", *target.flags] if target.flags else _native()
     command = [*compiler, *WARNINGS, "-I.", "-Iclient", "-Icore", *bare, *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    with _alone() if "ziglang" in command else nullcontext():
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603 - our own
     if done.returncode:
         raise RunError(f"the client could not be compiled by {' '.join(command[:4])}: {done.stderr.strip()[-1500:]}")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One zig at a time: two of them that compile the same files may wait for each other's locks for ever."""
+    with FileLock(platformdirs.user_cache_path("prowd", ensure_exists=True) / "zig.lock"):
+        yield
 
 
 def _native() -> list[str]:
