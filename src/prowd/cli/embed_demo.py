@@ -56,11 +56,10 @@ def demo(methods: Sequence[str], ram: int, pairs: Sequence[str], out: Path | Non
         ]  # fmt: skip
         print_table(("client", "board", "examples", "RAM", "stack", "link down", "link up", "resent"), rows)
         found = shown.result.summary["weights_sha256"]
-        say(
-            console,
-            f"{method}: weights_sha256 {found}: {'equal' if shown.same else 'NOT EQUAL'} with and without boards",
-        )
-        wrong += [] if shown.same else [method]
+        how = "equal" if shown.same else "NOT EQUAL"
+        say(console, f"{method}: weights_sha256 {found}: {how} with and without boards")
+        if not shown.same:
+            wrong.append(f"{method} ({shown.missing} updates were left out)")
     if wrong:
-        raise RunError(f"{', '.join(wrong)}: boards and simulation differ; look into {folder}")
+        raise RunError(f"boards and simulation differ: {', '.join(wrong)}; look into {folder}")
     say(console, f"results: {folder}")

@@ -22,7 +22,7 @@ __all__ = ["METHODS", "PRESET", "SETTINGS", "Shown", "check_tools", "show"]
 
 TARGET = "cortex-m3"
 PRESET, METHODS = "watch", ("prowd", "prowd-plus")
-SETTINGS: Mapping[str, Any] = {"rounds": 3, "steps": 20, "batch": 16, "evaluate_every": 1}
+SETTINGS: Mapping[str, Any] = {"rounds": 3, "steps": 12, "batch": 16, "evaluate_every": 1}
 Say = Callable[[str], None]
 
 
@@ -34,6 +34,12 @@ class Shown:
     boards: Mapping[int, LinkedDevice]
     plan: Plan
     pure: str
+
+    @property
+    def missing(self) -> int:
+        """How many updates were left out; the weights are then others."""
+        clients = [line["clients"] for line in self.result.rounds]
+        return sum(len(found["lost"]) + len(found["refused"]) for found in clients)
 
     @property
     def same(self) -> bool:
