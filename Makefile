@@ -61,4 +61,4 @@ fuzz: $(VENV)/.fuzz ## the decoder and the config loader, guided by coverage, SE
 	$(BIN)/python -m fuzz --seconds $(SECONDS)
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist src/prowd/nets/lowbit/*.so
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site src/prowd/nets/lowbit/*.so
