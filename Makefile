@@ -66,4 +66,4 @@ chaos: $(STAMP) ## kill -9, SIGSTOP, full disks: FAULTS=200 in MINUTES=15, and e
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos --faults $(FAULTS) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist src/prowd/nets/lowbit/*.so
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site src/prowd/nets/lowbit/*.so
