@@ -59,7 +59,8 @@ def test_balanced_accuracy_counts_every_class_the_same() -> None:
 def test_a_line_says_only_what_was_measured_and_reads_back() -> None:
     accuracy = Accuracy(clients={3: 0.5}, classes={"int8": {1: 0.25}}, confusion={"int8": {"1_0": 0.75}})
     line = RoundReport(round=1, accuracy=accuracy, traffic=Traffic(up={}, down={})).line()
-    assert set(line["accuracy"]) == {"received", "trained", "server", "clients", "classes", "confusion"}
+    measured = {"clients", "classes", "confusion", "balanced"}
+    assert set(line["accuracy"]) == {"received", "trained", "server", *measured}
     assert RoundReport.model_validate(line).accuracy == accuracy
     line["accuracy"]["clients"]["4"] = 7.0
     assert RoundReport.model_validate(line).accuracy.clients == {3: 0.5}, "what is none was not measured"
