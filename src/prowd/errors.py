@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
-__all__ = ["ClientError", "ConfigError", "DataError", "ProwdError", "RunError", "WireError", "harmless", "near"]
+__all__ = [
+    "DISK",
+    "ClientError",
+    "ConfigError",
+    "DataError",
+    "ProwdError",
+    "RunError",
+    "WireError",
+    "disk_fault",
+    "harmless",
+    "near",
+]
 
 
 class ProwdError(Exception):
@@ -30,6 +42,22 @@ class RunError(ProwdError):
 
 class ClientError(ProwdError):
     """A client's own code failed; carries the traceback of the process in which it ran."""
+
+
+DISK = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the quota of the disk is used up",
+    errno.EROFS: "the folder is read-only",
+    errno.EACCES: "the folder is read-only",
+    errno.EPERM: "the folder is read-only",
+}
+
+
+def disk_fault(error: OSError, where: object) -> str:
+    """What the disk did not let be written, in a line: what is wrong, where, and how to go on."""
+    wrong = DISK.get(error.errno or 0, error.strerror or repr(error))
+    place = where if error.filename is None else error.filename
+    return f"{wrong}: {place}; finished rounds are safe. Mend it, then go on with: prowd run --resume {where}"
 
 
 def harmless(text: str, longest: int = 500) -> str:

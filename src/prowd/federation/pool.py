@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import signal
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 
-from prowd.errors import ClientError, RunError
+from prowd.errors import DISK, ClientError, RunError
 from prowd.federation.client import Clients
 from prowd.federation.processes import GUARD, be_a_child, start_child
 from prowd.wire import Parcel
@@ -26,7 +27,7 @@ __all__ = ["ProcessPool"]
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 2  # a client whose worker process dies is tried once more, in a new one
-READY, REPLY, FAILURE, ALIVE = b"s", b"r", b"f", b"a"
+READY, REPLY, FAILURE, ALIVE, DISK_FAULT = b"s", b"r", b"f", b"a", b"d"
 PULSE = 2.0  # seconds between a worker's signs of life
 MEMORY = "That is what a system does that runs out of memory; accepted: fewer workers (--workers 1)"
 FROZEN = 120.0  # seconds without one, after which a worker is replaced, however long its client takes
@@ -151,6 +152,8 @@ class ProcessPool:
         if message[:1] == FAILURE:
             client, worker.client = worker.client, None
             raise ClientError(f"client {client} failed:\n{message[1:].decode()}")
+        if message[:1] == DISK_FAULT:
+            raise OSError(*pickle.loads(message[1:]))  # noqa: S301 - from a process of our own
         worker.ready = True
         return message
 
@@ -198,5 +201,9 @@ def _serve(connection: Connection[Any, Any]) -> None:
             if body is not None:
                 bodies[key] = body
             reply = REPLY + clients[client].handle(head + bodies[key])
+        except OSError as error:  # the disk's fault, not that of a client's code
+            known = error.errno in DISK
+            told = pickle.dumps((error.errno, error.strerror, error.filename and str(error.filename)))
+            reply = DISK_FAULT + told if known else FAILURE + traceback.format_exc().encode()
         except Exception:  # noqa: BLE001 - whatever it is, it belongs to the server
             reply = FAILURE + traceback.format_exc().encode()

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from prowd.config.schema import RunConfig
-from prowd.errors import RunError
+from prowd.errors import RunError, disk_fault
 from prowd.federation.engine import Federation, Observer
 from prowd.federation.report import RoundReport
 from prowd.methods import LiftsInStages, ServerState
@@ -52,7 +52,7 @@ class Recorder(Observer):
             if state.round < self.federation.rounds:
                 self.rundir.add_session({**provenance, **named})
         except OSError as error:
-            raise RunError(f"{self.rundir.path} cannot be written: {error}") from error
+            raise RunError(disk_fault(error, self.rundir.path)) from error
         if state.round == 0:
             self.aggregated(state, ())
         for observer in self.observers:
@@ -81,6 +81,6 @@ class Recorder(Observer):
             self.rundir.append({**report.line(), **remarks})
             self.rundir.checkpoint(state)
         except OSError as error:
-            raise RunError(f"round {report.round} cannot be saved to {self.rundir.path}: {error}") from error
+            raise RunError(f"round {report.round} cannot be saved: {disk_fault(error, self.rundir.path)}") from error
         for observer in self.observers:
             observer.finished(report, state)

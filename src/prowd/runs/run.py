@@ -17,7 +17,7 @@ from prowd.config.schema import RunConfig, load_config, validate
 from prowd.config.tables import override
 from prowd.data import Dataset, Progress
 from prowd.device.memory import forget_after
-from prowd.errors import ConfigError, RunError
+from prowd.errors import ConfigError, RunError, disk_fault
 from prowd.federation import engine
 from prowd.federation.engine import Federation
 from prowd.federation.pool import ProcessPool
@@ -150,6 +150,9 @@ class Session:
                 )
             rundir.write_config(config.toml())
             warn_if_slow(federation.scene)
+        except OSError as error:
+            rundir.release()
+            raise RunError(disk_fault(error, path)) from error
         except BaseException:
             rundir.release()
             raise
@@ -171,6 +174,8 @@ class Session:
             summary["session_seconds"] = round(time.perf_counter() - began, 3)
             self.rundir.write_summary(summary)
             return RunResult(self.rundir.path, [line.line() for line in lines], summary, state.model)
+        except OSError as error:
+            raise RunError(disk_fault(error, self.rundir.path)) from error
         finally:
             if transport is not None:
                 transport.close()

@@ -201,10 +201,10 @@ def test_a_disk_that_is_full_is_an_error_that_names_the_round(rundir: RunDir, mo
         with monkeypatch.context() as patch:
             patch.setattr(RunDir, part, full)
             with pytest.raises(
-                RunError, match=rf"^round 3 cannot be saved to {rundir.path}: .*No space left on device$"
+                RunError, match=rf"^round 3 cannot be saved: the disk is full: .* --resume {rundir.path}$"
             ):
                 given.finished(report(3), state(3))
     monkeypatch.setattr(RunDir, "add_session", full)
-    with pytest.raises(RunError, match=rf"^{rundir.path} cannot be written: .*No space left on device$"):
+    with pytest.raises(RunError, match=rf"^the disk is full: .* --resume {rundir.path}$"):
         given.began(RunConfig(), state(0), {})
     assert diary.entries == [], "what is not saved has not happened"
