@@ -139,8 +139,8 @@ def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[int, dict[str,
     for one in moved:
         groups.setdefault(one.update.width, []).append(one)
     bounds: dict[int, dict[str, float]] = {}
-    for those in groups.values() if times is not None else ():
-        if len(those) < FEWEST:
+    for those in groups.values():
+        if times is None or len(those) < FEWEST:
             continue
         medians = {name: median(one.norms[name] for one in those) for name in those[0].norms}
         agreements = _agreement(those)
