@@ -32,6 +32,7 @@ __all__ = ["clipped", "counted", "defend"]
 
 FEWEST = 3  # updates of a width that have a median worth the name
 STILL = 0.3  # of its own norm a tensor may always move
+NOISE = 0.1  # up to which mean cosines of honest clients go below zero where the others still agree
 OPPOSED = 0.4  # times as much as clients usually agree with the others, one must disagree to be against them
 CORRECTIONS = 2.0  # times as far as plain steps can take a tensor, those that a method corrects may
 
@@ -145,7 +146,7 @@ def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[int, dict[str,
         agreements = _agreement(those)
         usual = median(agreements)
         for one, along in zip(those, agreements, strict=True):
-            opposed = usual > 0 and along < -OPPOSED * usual
+            opposed = usual > 0 and along < -max(OPPOSED * usual, NOISE)
             bounds[one.update.client] = {
                 name: min(times, 1.0) * far if opposed else max(times * far, STILL * one.sizes[name])
                 for name, far in medians.items()
@@ -154,7 +155,7 @@ def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[int, dict[str,
 
 
 def _agreement(those: Sequence[_Moved]) -> list[float]:
-    """The cosines between each client's movement and those of the others, summed over the others and all tensors.
+    """The cosines between each client's movement and those of the others, their mean over the others and all tensors.
 
     Lengths do not count, or one that goes very far would be the direction of all.
     """
@@ -166,7 +167,8 @@ def _agreement(those: Sequence[_Moved]) -> list[float]:
         for n, one in enumerate(those):
             unit = one.unit(name)  # made twice: those of all clients at once may not fit into memory
             found[n] += float(torch.dot(unit, total - unit))
-    return found
+    pairs = max(1, len(those[0].norms) * (len(those) - 1))
+    return [total / pairs for total in found]
 
 
 def _clip(scene: Scene, one: _Moved, bounds: Mapping[str, float]) -> tuple[Update, Limit | None, float]:
