@@ -2,7 +2,7 @@
  *
  * Frames go over the first UART, or with PROWD_SEMIHOSTING over the standard input and output of whoever debugs it. The
  * card lies at PROWD_CARD, where flash is on a real board. What of the stack was never used keeps the pattern that it
- * is painted with before anything runs.
+ * is painted with before anything runs. With PROWD_COUNT it serves nobody, but counts instructions in QEMU.
  */
 #include "link.h"
 
@@ -95,6 +95,50 @@ void prowd_measure(uint32_t *stack, uint32_t *memory) {
     *memory = (uint32_t)((const uint8_t *)prowd_end - (const uint8_t *)prowd_bss) + *stack;
 }
 
+/* --- instructions ---------------------------------------------------------------------------------------------------- */
+
+#ifdef PROWD_COUNT
+#ifndef PROWD_SEMIHOSTING
+#error "what was counted goes to a debugger: compile with PROWD_SEMIHOSTING too"
+#endif
+#ifndef PROWD_TASK
+#define PROWD_TASK 0x21800000u /* where its length lies, and then its bytes */
+#endif
+
+/* A timer of CMSDK that counts down with the clock of 25 MHz. With -icount shift=0 an instruction of QEMU is 1 ns. */
+static volatile uint32_t *const timer = (volatile uint32_t *)0x40000000; /* control, value, reload */
+
+/* Say how far it is, in ticks of 40 instructions. */
+static void mark(void *unused, uint32_t step) {
+    const uint32_t now = ~timer[1];
+    (void)unused, (void)step;
+    prowd_write((const uint8_t *)&now, sizeof now);
+}
+
+/* Marks about a loop of two million instructions, a task as it is taken, and each step; the update, and a mark. */
+static void work(const prowd_card *card) {
+    const uint32_t size = *(const uint32_t *)PROWD_TASK;
+    uint32_t loops = 1000000;
+    timer[2] = timer[1] = 0xffffffff, timer[0] = 1;
+    mark(NULL, 0);
+    __asm__ volatile("1: subs %0, #1\n bne 1b" : "+l"(loops) : : "cc");
+    mark(NULL, 0);
+    prowd_begin(&link.client, card);
+    prowd_take(&link.client, (const uint8_t *)PROWD_TASK + 4, size);
+    if (prowd_whole(&link.client)) return;
+    mark(NULL, 0);
+    prowd_train(&link.client, mark, NULL);
+    for (uint32_t at = 0, some; at < NET_UPDATE; at += some) {
+        some = NET_UPDATE - at < NET_CHUNK ? NET_UPDATE - at : NET_CHUNK;
+        prowd_give(&link.client, at, some, link.frame);
+        prowd_write(link.frame, some);
+    }
+    mark(NULL, 0);
+}
+#else
+static void work(const prowd_card *card) { prowd_serve(&link, card); }
+#endif
+
 /* --- the beginning -------------------------------------------------------------------------------------------------- */
 
 /* Nothing may be called here: memory is not what C expects it to be yet. */
@@ -105,7 +149,7 @@ void prowd_start(void) {
     for (volatile uint32_t *at = prowd_end; at < stack; at++) *at = PATTERN;
     prowd_card card;
     open_bytes();
-    if (!prowd_read_card((const uint8_t *)PROWD_CARD, PROWD_CARD_ROOM, &card)) prowd_serve(&link, &card);
+    if (!prowd_read_card((const uint8_t *)PROWD_CARD, PROWD_CARD_ROOM, &card)) work(&card);
     stop();
     for (;;) {
     }

@@ -65,11 +65,16 @@ class Case:
 
     def compiled(self, folder: Path, target: str = "posix", **options: Any) -> list[str]:
         """The command that runs it."""
+        card = self.written(folder)
+        return run_command(build(folder, target, **options), target, card)
+
+    def written(self, folder: Path) -> Path:
+        """Write what is to be compiled; return the card."""
         folder.mkdir(parents=True, exist_ok=True)
         write_client(self.plan, folder, (self.plan.total + 1023) // 1024 * 1024)
         card = folder / "card"
         card.write_bytes(card_bytes(self.scene.architecture.digest, 0, self.runtime.device.train))
-        return run_command(build(folder, target, **options), target, card)
+        return card
 
 
 def case_of(
