@@ -105,7 +105,7 @@ if __name__ == "__main__":
     made = pool.ProcessPool(1, make_stage)
     next(made.exchange({0: Parcel(b"echo|", b"")}))
     threading.Thread(target=lambda: (time.sleep(1), os._exit(9)), daemon=True).start()
-    pool.wait = lambda connections: time.sleep(60)
+    pool.wait = lambda *_: time.sleep(60)
     next(made.exchange({0: Parcel(b"echo|", b"")}))
 """
 

@@ -91,7 +91,7 @@ def test_a_stopped_run_goes_on_as_the_same_run_in_both(tmp_path: Path) -> None:
         assert {one.step: one.value for one in curve} == {n: one[tag] for n, one in expected.items() if tag in one}, tag
         assert len(curve) == len({one.step for one in curve}), "no round twice"
     assert kept_by_wandb(run) == {number: pytest.approx(values) for number, values in expected.items()}
-    assert len({path.name.rpartition("-")[2] for path in (run / "wandb").glob("offline-run-*")}) == 1, "one run"
+    assert len({path.name for path in run.glob("wandb/offline-run-*/*.wandb")}) == 1, "one run, by its id"
 
 
 def test_runs_of_a_comparison_share_a_store(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_everything_comes_with_the_extra_all(distributions: tuple[Path, Path]) -
         (name,) = (name for name in archive.namelist() if name.endswith("dist-info/METADATA"))
         metadata = Parser().parsestr(archive.read(name).decode())
     required = metadata.get_all("Requires-Dist") or []
-    extras = {"watch", "flower", "report", "tensorboard", "onnx"}
+    extras = {"watch", "flower", "report", "tensorboard", "mlflow", "wandb", "onnx"}
     assert {*extras, "all"} <= {*(metadata.get_all("Provides-Extra") or [])}
     (everything,) = (line for line in required if 'extra == "all"' in line)
     assert {name.strip() for name in everything.partition("[")[2].partition("]")[0].split(",")} == extras

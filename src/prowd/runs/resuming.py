@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prowd.config.schema import RunConfig, load_config
+from prowd.config.schema import NO_MATTER, RunConfig, load_config
 from prowd.errors import ConfigError, RunError
 from prowd.methods import ServerState
 from prowd.runs.directory import RunDir
@@ -18,7 +18,7 @@ def check_unchanged(config: RunConfig, rundir: RunDir) -> None:
         return
     now, kept = (one.model_dump(mode="json") for one in (config, load_config(rundir.kept_config)))
     for key in now:
-        if key not in ("rounds", "kernel", "version") and now[key] != kept[key]:
+        if key not in {"rounds", *NO_MATTER} and now[key] != kept[key]:
             found = f"{now[key]!r} in {rundir.path / 'config.toml'}, but the run was made with {kept[key]!r}"
             raise ConfigError(f"{key}: {found}; accepted: {kept[key]!r}, or a new run")
 
