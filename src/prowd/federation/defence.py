@@ -31,6 +31,7 @@ from prowd.wire import Task, Update
 __all__ = ["clipped", "counted", "defend"]
 
 FEWEST = 3  # updates of a width that have a median worth the name
+ENOUGH = 5  # updates of a width that show where most go: of four people one may well go its own way
 STILL = 0.3  # of its own norm a tensor may always move
 NOISE = 0.1  # up to which mean cosines of honest clients go below zero where the others still agree
 OPPOSED = 0.4  # times as much as clients usually agree with the others, one must disagree to be against them
@@ -146,7 +147,7 @@ def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[int, dict[str,
         agreements = _agreement(those)
         usual = median(agreements)
         for one, along in zip(those, agreements, strict=True):
-            opposed = usual > 0 and along < -max(OPPOSED * usual, NOISE)
+            opposed = len(those) >= ENOUGH and usual > 0 and along < -max(OPPOSED * usual, NOISE)
             bounds[one.update.client] = {
                 name: min(times, 1.0) * far if opposed else max(times * far, STILL * one.sizes[name])
                 for name, far in medians.items()
