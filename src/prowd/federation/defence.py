@@ -134,7 +134,7 @@ def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[int, dict[str,
 
     Where training has settled, medians are next to nothing, so a tensor may always move by a share of its own norm. Not
     so that of a client which moves against the others of its width, and takes back what they have learnt: it may go as
-    far as the median.
+    far as the median. That is looked at only where there are enough others to show where most go.
     """
     groups: dict[Bitwidth, list[_Moved]] = {}
     for one in moved:
