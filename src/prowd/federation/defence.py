@@ -144,10 +144,10 @@ def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[int, dict[str,
         if times is None or len(those) < FEWEST:
             continue
         medians = {name: median(one.norms[name] for one in those) for name in those[0].norms}
-        agreements = _agreement(those)
+        agreements = _agreement(those) if len(those) >= ENOUGH else [0.0] * len(those)
         usual = median(agreements)
         for one, along in zip(those, agreements, strict=True):
-            opposed = len(those) >= ENOUGH and usual > 0 and along < -max(OPPOSED * usual, NOISE)
+            opposed = usual > 0 and along < -max(OPPOSED * usual, NOISE)
             bounds[one.update.client] = {
                 name: min(times, 1.0) * far if opposed else max(times * far, STILL * one.sizes[name])
                 for name, far in medians.items()
