@@ -23,16 +23,18 @@ from experiments.publish import lost_runs, publish
 from experiments.reading import Evidence, read_evidence
 from prowd.api import make_comparison, plan_comparison
 from prowd.comparison import Comparison, Outcome
+from prowd.comparison import Plan as Planned
 from prowd.errors import ProwdError
 
 
 def main() -> None:
     """Run, publish, judge."""
     arguments = _arguments()
-    made = [] if arguments.claims else arguments.only
+    asked = {name: PLANS[name].narrowed(arguments.methods, arguments.seeds) for name in arguments.only}
+    made = {} if arguments.claims else {name: plan for name, plan in asked.items() if plan.methods}
     failures: dict[str, str] = {}
-    for name in made:
-        failures |= {f"{name}, {what}": reason for what, reason in _make(name, arguments).items()}
+    for name, plan in made.items():
+        failures |= {f"{name}, {what}": reason for what, reason in _make(name, plan, arguments).items()}
     folders = {name: (_drafts(arguments) if name in made else arguments.results) / name for name in PLANS}
     found = {name: read_evidence(folder) for name, folder in folders.items() if folder.is_dir()}
     for name in arguments.only:
@@ -55,8 +57,13 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--claims", action="store_true", help="run nothing, judge what is in --results")
     parser.add_argument("--seeds", type=int, nargs="+", help="default: those of each plan, 0 1 2 and for some 3 4")
+    parser.add_argument("--methods", nargs="+", help="default: those of each plan; of a plan without them, nothing")
     parser.add_argument("--workers", type=int, help="runs at once (default: one a core)")
-    parser.add_argument("--publish", action="store_true", help="replace what --results has of these experiments")
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="write to --results; runs that are there stay if one is made again to the bit",
+    )
     parser.add_argument("--runs", type=Path, default=Path("runs/experiments"), help="default: %(default)s")
     parser.add_argument("--results", type=Path, default=Path("results"), help="default: %(default)s")
     return parser.parse_args()
@@ -72,24 +79,30 @@ def _epilog() -> str:
     return f"{examples}\nexperiments (what each found: experiments/README.md):\n{listed}"
 
 
-def _make(name: str, arguments: argparse.Namespace) -> Mapping[str, str]:
-    """Run a comparison and write down what is finished of it; returns what failed, with its reason."""
-    plan, place = PLANS[name], arguments.runs / name
-    if arguments.seeds:
-        plan = replace(plan, seeds=arguments.seeds, more={})
-    made = _run(plan, place, arguments.workers)
+def _make(name: str, plan: Plan, arguments: argparse.Namespace) -> Mapping[str, str]:
+    """Run what is asked of a comparison and write down what is finished; returns what failed, with its reason."""
+    place = arguments.runs / name
+    made = _run(plan, PLANS[name], place, arguments.workers)
     draft, published = _drafts(arguments) / name, arguments.results / name
     publish(place, draft)
     if not arguments.publish:
         return made.failures
-    if lost := lost_runs(published, draft, PLANS[name].runs):
-        accepted = f"accepted: all {len(PLANS[name].runs)} runs of the plan"
+    if (lost := lost_runs(place, published)) and _missing(PLANS[name], read_evidence(draft)):
+        accepted = f"accepted: all {len(PLANS[name].runs)} runs of the plan, or one of these to the bit"
         return {**made.failures, "publishing": f"{published} has {', '.join(lost)} as well; {accepted}"}
     publish(place, published)
     return made.failures
 
 
-def _run(plan: Plan, place: Path, workers: int | None) -> Comparison:
+def _run(asked: Plan, whole: Plan, place: Path, workers: int | None) -> Comparison:
+    """The runs that are asked for, and what is finished of the others, as one comparison."""
+    planned, others = _planned(asked, place), _planned(whole, place).runs
+    paths = {run.path for run in planned.runs}
+    finished = [run for run in others if run.is_finished and run.path not in paths]
+    return make_comparison(replace(planned, runs=(*planned.runs, *finished)), workers, Console())
+
+
+def _planned(plan: Plan, place: Path) -> Planned:
     """All runs of a plan as one comparison, those with seeds of their own last."""
     settings = dict(plan.settings)
     data = settings.pop("data", None)
@@ -98,8 +111,7 @@ def _run(plan: Plan, place: Path, workers: int | None) -> Comparison:
         plan_comparison(plan.preset, settings, methods=methods, seeds=seeds, out=place, data=data)
         for methods, seeds in parts
     ]
-    whole = replace(planned[0], runs=tuple(run for part in planned for run in part.runs))
-    return make_comparison(whole, workers, Console())
+    return replace(planned[0], runs=tuple(run for part in planned for run in part.runs))
 
 
 def _drafts(arguments: argparse.Namespace) -> Path:

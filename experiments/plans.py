@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prowd.config.files import read_suggestion
@@ -37,6 +37,12 @@ class Plan:
     seeds: Sequence[int] = (0, 1, 2)
     more: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Methods that have further seeds."""
+
+    def narrowed(self, methods: Sequence[str] | None, seeds: Sequence[int] | None) -> Plan:
+        """The plan with some of its methods, and with other seeds; everything where None is given."""
+        few = [one for one in self.methods if methods is None or {one, find_method(one).name} & set(methods)]
+        more = {} if seeds else {one: its for one, its in self.more.items() if one in few}
+        return replace(self, methods=few, seeds=seeds or self.seeds, more=more)
 
     @property
     def runs(self) -> list[tuple[str, int]]:

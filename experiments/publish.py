@@ -3,58 +3,71 @@
 from __future__ import annotations
 
 import csv
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from experiments.reading import LAST, NEAR_A_LEVEL, PROVENANCE, RUNS, outcome_of, read_rows
+from prowd.comparison import tabulate
+from prowd.comparison.formats import table_markdown
+from prowd.config.schema import load_config
 from prowd.errors import RunError
-from prowd.runs.read import Record, find_records, read_plan
+from prowd.files import atomic_write
+from prowd.runs.read import PlanRecord, Record, find_records, read_plan
 from prowd.runs.snapshots import client_files, read_snapshot
 
-__all__ = ["NEAR_A_LEVEL", "lost_runs", "near_levels", "publish", "read_rows"]
+__all__ = ["lost_runs", "near_levels", "publish"]
 
-NEAR_A_LEVEL = "near a level"
 NEAR = 0.1
 LEVELS = (-0.5, 0.0, 0.5)
-LAST = "weights_sha256"
 
 Row = Mapping[str, object]
+Label = tuple[str, int]
+"""A run: the name of its method, and its seed."""
 
 
 def publish(source: Path, target: Path) -> None:
-    """Write what is kept of a comparison's finished runs, in place of what was there.
+    """Write what is kept of a comparison's finished runs, next to those in ``target`` that they confirm.
 
-    A run that did not measure every width in its last round is left out.
+    Runs that are there already stay if one of them was made again to the bit: then settings, code and kind of
+    processor are the same. Of a method that came out otherwise none stays. A run that did not measure every width in
+    its last round is left out.
     """
-    records = _finished(source)
+    plan, records = _finished(source)
+    runs = _runs(source, records)
+    kept = _confirmed(target, runs)
+    names = {f"{method}-seed{seed}" for method, seed in kept}
+    runs += [row for row in read_rows(target / RUNS) if _label(row) in kept]
+    origins = [*_provenance(records), *(row for row in read_rows(target / PROVENANCE) if row["run"] in names)]
+    methods = list(dict.fromkeys([method for method, _ in plan.runs.values()] + [_label(row)[0] for row in runs]))
+    runs.sort(key=lambda row: (_label(row)[1], methods.index(_label(row)[0])))
     target.mkdir(parents=True, exist_ok=True)
-    _write(target / "runs.csv", _runs(source, records))
-    _write(target / "provenance.csv", _provenance(records))
-    shutil.copyfile(source / "table.md", target / "table.md")
+    _write(target / RUNS, runs)
+    _write(target / PROVENANCE, sorted(origins, key=lambda row: str(row["run"])))
+    rows = tabulate([outcome_of(row) for row in read_rows(target / RUNS)], plan.baseline)
+    table = table_markdown(load_config(records[0].path / "config.toml"), rows, plan.baseline)
+    atomic_write(target / "table.md", table.encode())
 
 
-def lost_runs(old: Path, new: Path, enough: Iterable[tuple[str, int]]) -> list[str]:
-    """Runs that would be lost if the results of one folder took the place of another's.
-
-    None where the new results have all the runs that are enough, by method and seed.
-    """
-    before, after = _labels(old), _labels(new)
-    return [] if after >= set(enough) else [f"{method}-seed{seed}" for method, seed in sorted(before - after)]
+def lost_runs(source: Path, target: Path) -> list[str]:
+    """Runs that are published in ``target``, and would not be once a comparison was."""
+    runs = _runs(source, _finished(source)[1])
+    lost = set(map(_label, read_rows(target / RUNS))) - set(map(_label, runs)) - _confirmed(target, runs)
+    return [f"{method}-seed{seed}" for method, seed in sorted(lost)]
 
 
-def _labels(folder: Path) -> set[tuple[str, int]]:
-    return {(row["method"], int(row["seed"])) for row in read_rows(folder / "runs.csv")}
+def _confirmed(target: Path, runs: Sequence[Row]) -> set[Label]:
+    """The published runs that were not made again, as far as those which were speak for them."""
+    before = {_label(row): row[LAST] for row in read_rows(target / RUNS)}
+    same = {_label(row): row[LAST] == before[_label(row)] for row in runs if _label(row) in before}
+    changed = {method for (method, _), is_same in same.items() if not is_same}
+    return {label for label in before.keys() - same if label[0] not in changed} if any(same.values()) else set()
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """The lines of a CSV file; none if there is no such file."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def _label(row: Mapping[str, object]) -> Label:
+    return str(row["method"]), int(str(row["seed"]))
 
 
-def _finished(source: Path) -> list[Record]:
+def _finished(source: Path) -> tuple[PlanRecord, list[Record]]:
     plan = read_plan(source)
     if plan is None:
         raise RunError(f"{source} has no comparison.json; accepted: a directory of prowd compare")
@@ -62,7 +75,7 @@ def _finished(source: Path) -> list[Record]:
     whole = [one for one in found if one.is_finished and set(one.mix) <= set(one.lines[-1].accuracy.trained)]
     if not whole:
         raise RunError(f"{source} has no finished run; accepted: one with some, called for by its comparison.json")
-    return whole
+    return plan, whole
 
 
 def _runs(source: Path, records: Sequence[Record]) -> list[Row]:

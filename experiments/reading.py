@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.publish import NEAR_A_LEVEL, read_rows
 from prowd.comparison import Outcome
 from prowd.numbers.bits import Bitwidth
 from prowd.views.report.paper import AVERAGE, GAP, load
 
-__all__ = ["Evidence", "Figure", "by_bits", "printed", "read_evidence"]
+__all__ = ["Evidence", "Figure", "by_bits", "outcome_of", "printed", "read_evidence", "read_rows"]
+
+RUNS, PROVENANCE = "runs.csv", "provenance.csv"
+NEAR_A_LEVEL = "near a level"
+LAST = "weights_sha256"
 
 Figure = Callable[[Outcome], float]
 
@@ -46,15 +50,23 @@ def read_evidence(folder: Path) -> Evidence:
     """Read one comparison under results/."""
     outcomes: dict[str, dict[int, Outcome]] = {}
     peaks: dict[str, dict[int, float]] = {}
-    for row in read_rows(folder / "runs.csv"):
+    for row in read_rows(folder / RUNS):
         method, seed = row["method"], int(row["seed"])
-        outcomes.setdefault(method, {})[seed] = _outcome(row)
+        outcomes.setdefault(method, {})[seed] = outcome_of(row)
         if near := row.get(f"float32 {NEAR_A_LEVEL}"):
             peaks.setdefault(method, {})[seed] = float(near)
     return Evidence(folder.name, outcomes, peaks)
 
 
-def _outcome(row: Mapping[str, str]) -> Outcome:
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The lines of a CSV file; none if there is no such file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def outcome_of(row: Mapping[str, str]) -> Outcome:
     """A line of runs.csv."""
 
     def measured(state: str) -> dict[str, float]:

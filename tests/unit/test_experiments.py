@@ -14,8 +14,8 @@ import prowd
 from experiments.__main__ import main
 from experiments.masks.method import LimitedProWD, LimitedSwa, MoversSwa, RandomSwa, limited
 from experiments.plans import ELSEWHERE, PLANS, Plan
-from experiments.publish import near_levels, publish, read_rows
-from experiments.reading import read_evidence
+from experiments.publish import lost_runs, near_levels, publish
+from experiments.reading import read_evidence, read_rows
 from prowd.config.schema import load_config
 from prowd.errors import RunError
 from prowd.federation.engine import Federation, run_round
@@ -160,17 +160,66 @@ def test_the_runner_makes_and_publishes_and_resumes(
         assert "1–2 seeds" in (results / "tiny/table.md").read_text("utf-8")
 
 
-def test_fewer_runs_do_not_take_the_place_of_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def falsified(place: Path) -> list[str]:
+    """Another hash for some published runs, as if they came of other code; the table as it is."""
+    rows = (place / "runs.csv").read_text("utf-8").splitlines()
+    (place / "runs.csv").write_text("\n".join([rows[0], *(f"{row[:-4]}beef" for row in rows[1:])]) + "\n", "utf-8")
+    return rows
+
+
+def test_runs_are_added_to_those_that_they_confirm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**TINY, "rounds": 1, "data": arrays()}
+    plan = Plan("?", "quick", ("fedavg", "local"), settings, against="tiny", seeds=(0, 1))
+    monkeypatch.setitem(PLANS, "tiny", plan)
+    command, published = ("--only", "tiny", "--publish"), tmp_path / "results/tiny"
+    assert not run(tmp_path, *command, "--seeds", "0")
+    before = {path.name: path.read_text("utf-8") for path in published.iterdir()}
+    (tmp_path / "runs").rename(tmp_path / "elsewhere")  # as on another machine, which has the published files only
+    assert not run(tmp_path, *command)
+    found = read_evidence(published)
+    assert {method: sorted(runs) for method, runs in found.outcomes.items()} == {"fedavg": [0, 1], "local": [0, 1]}
+    whole = {path.name: path.read_text("utf-8") for path in published.iterdir()}
+    assert set(before["runs.csv"].splitlines()) < set(whole["runs.csv"].splitlines())
+    (tmp_path / "runs").rename(tmp_path / "again")
+    assert not run(tmp_path, *command, "--methods", "fedavg", "--seeds", "1"), "which speaks for the other three"
+    assert [path.parent.name for path in (tmp_path / "runs/tiny").glob("*/summary.json")] == ["fedavg-seed1"]
+    again = {path.name: path.read_text("utf-8") for path in published.iterdir()}
+    assert (again["runs.csv"], again["table.md"]) == (whole["runs.csv"], whole["table.md"])
+    assert [row["run"] for row in read_rows(published / "provenance.csv")] == [
+        "fedavg-seed0", "fedavg-seed1", "local-seed0", "local-seed1",
+    ]  # fmt: skip
+
+
+def test_runs_that_are_not_confirmed_are_not_lost_for_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**TINY, "rounds": 1, "data": arrays()}
     monkeypatch.setitem(PLANS, "tiny", Plan("?", "quick", ("local",), settings, against="tiny", seeds=(0, 1)))
-    command = ("--only", "tiny", "--publish")
+    command, published = ("--only", "tiny", "--publish"), tmp_path / "results/tiny"
     assert not run(tmp_path, *command, "--seeds", "1", "2", "3")
+    before = falsified(published)
     refused = run(tmp_path, *command, "--seeds", "1")
     assert "tiny, publishing failed" in str(refused)
-    assert "has local-seed2, local-seed3 as well; accepted: all 2 runs of the plan" in str(refused)
-    assert sorted(read_evidence(tmp_path / "results/tiny").outcomes["local"]) == [1, 2, 3]
+    assert "has local-seed2, local-seed3 as well; accepted: all 2 runs of the plan, or one of" in str(refused)
+    assert sorted(read_evidence(published).outcomes["local"]) == [1, 2, 3]
     assert not run(tmp_path, *command), "all runs of the plan are enough"
-    assert sorted(read_evidence(tmp_path / "results/tiny").outcomes["local"]) == [0, 1]
+    assert sorted(read_evidence(published).outcomes["local"]) == [0, 1]
+    assert before[1] in (published / "runs.csv").read_text("utf-8").splitlines()
+
+
+def test_of_a_method_that_came_out_otherwise_no_run_stays(made: Path, tmp_path: Path) -> None:
+    publish(made, tmp_path)
+    text = (tmp_path / "runs.csv").read_text("utf-8")
+    rows = [dict(zip(text.splitlines()[0].split(","), row.split(","), strict=True)) for row in text.splitlines()[1:]]
+    more = {("prowd", "5"): rows[-1], ("fedavg", "5"): rows[0]}
+    extra = [",".join({**row, "method": method, "seed": seed}.values()) for (method, seed), row in more.items()]
+    changed = [f"{line[:-4]}beef" if line.startswith("prowd,") else line for line in text.splitlines()]
+    (tmp_path / "runs.csv").write_text("\n".join([*changed, *extra]) + "\n", "utf-8")
+    assert lost_runs(made, tmp_path) == ["prowd-seed5"]
+    publish(made, tmp_path)
+    assert {method: sorted(runs) for method, runs in read_evidence(tmp_path).outcomes.items()} == {
+        "fedavg": [0, 1, 5],
+        "fedgroupedavg": [0, 1],
+        "prowd": [0],
+    }
 
 
 def test_claims_are_judged_with_what_there_is_and_the_rest_is_named(
