@@ -17,7 +17,7 @@ from prowd import __version__
 from prowd.config.files import read_settings
 from prowd.config.options import option_names
 from prowd.config.schema import NO_MATTER, RANDOM, RunConfig, load_config, validate, with_full_paths
-from prowd.config.tables import override
+from prowd.config.tables import layered, override
 from prowd.data import Dataset, Progress
 from prowd.errors import ConfigError, RunError, near
 from prowd.files import atomic_write
@@ -113,7 +113,7 @@ def make_plan(
     for key, option in OWN.items():
         if key in settings:
             raise ConfigError(f"{key}: a comparison sets it for each run; accepted: {option}")
-    values = override(read_settings(source), with_given(settings, model) if keep_weights else settings)
+    values = layered(read_settings(source), with_given(settings, model) if keep_weights else settings)
     if values.get("links"):
         raise ConfigError("links: a comparison makes several runs at once, a device does one; accepted: prowd run")
     classes = [find_method(name) for name in _unique("methods", methods)]

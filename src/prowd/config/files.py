@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from prowd.config.tables import check_depth, explain, override
+from prowd.config.tables import check_depth, explain, layered
 from prowd.errors import ConfigError, near
 
 __all__ = ["Suggestion", "presets", "read_pairs", "read_settings", "read_suggestion"]
@@ -81,7 +81,7 @@ def _read(source: str | Path, depth: int = 0) -> dict[str, Any]:
         what = f"{base!r} is wrong" if not isinstance(base, str) else f"{base!r} extends itself, or too many others"
         raise ConfigError(f"{EXTENDS}: {what}; accepted: the name of a preset or a .toml file")
     beside = Path(source).parent / base
-    return override(_read(beside if base.endswith(".toml") else base, depth + 1), values)
+    return layered(_read(beside if base.endswith(".toml") else base, depth + 1), values)
 
 
 def _parse(source: str | Path) -> dict[str, Any]:

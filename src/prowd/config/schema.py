@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from prowd import __version__
 from prowd.config.files import read_settings
 from prowd.config.options import all_options, make_method, own_options
-from prowd.config.tables import check_depth, explain, override
+from prowd.config.tables import check_depth, explain, layered
 from prowd.device.scene import Decay, Operation, Rescale, Uplink, Weighting
 from prowd.errors import ConfigError, near
 from prowd.link import check_address
@@ -176,7 +176,7 @@ class RunConfig(BaseModel):
 
 def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -> RunConfig:
     """Read a preset or a TOML file, change single settings (dotted names reach into tables), and validate."""
-    return validate(override(read_settings(source), settings or {}))
+    return validate(layered(read_settings(source), settings or {}))
 
 
 def validate(values: Mapping[str, Any]) -> RunConfig:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from prowd.errors import ConfigError, near
 
-__all__ = ["check_depth", "explain", "flat", "override"]
+__all__ = ["check_depth", "explain", "flat", "layered", "override"]
 
 DEEPEST = 20  # layers of tables and lists
 LONGEST = 1024  # bits of a number: Python neither writes nor shows those of thousands of digits
@@ -62,6 +62,28 @@ def override(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str
         else:
             result[head] = value
     return result
+
+
+def layered(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of one layer over those of another: a file over what it extends, a command line over a preset.
+
+    Within a layer a method's own table wins over a plain ``options.KEY``. A plain one of a later layer wins over the
+    tables of earlier ones, or a preset would silently keep its value.
+    """
+    plain, under = override({}, settings).get("options", {}), values.get("options", {})
+    if not isinstance(plain, Mapping) or not isinstance(under, Mapping):
+        return override(values, settings)
+    left = {key: _without(table, flat(plain)) if isinstance(table, Mapping) else table for key, table in under.items()}
+    return override({**values, "options": left} if left else values, settings)
+
+
+def _without(table: Mapping[str, Any], names: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A table without the entries of some dotted names."""
+    return {
+        key: _without(value, names, f"{prefix}{key}.") if isinstance(value, Mapping) else value
+        for key, value in table.items()
+        if f"{prefix}{key}" not in names
+    }
 
 
 def explain(error: ValidationError, prefix: str, beside: Callable[[Sequence[str]], Sequence[str]]) -> str:

@@ -45,6 +45,29 @@ def test_a_variant_takes_the_table_of_its_parent_and_then_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        {"options.dequantizer.steps": 7},
+        {"options": {"dequantizer": {"steps": 7}}},
+        {"options.dequantizer": {"steps": 7}},
+    ],
+)
+def test_a_plain_option_of_a_later_layer_wins_over_the_table_of_an_earlier_one(given: dict[str, Any]) -> None:
+    found = load_config("table1-50-50-cpu", {"method": "prowd", **given}).options["dequantizer"]
+    assert found["steps"] == 7
+    assert found["batch"] == 16, "what the preset's own table says beside it stays"
+    own = load_config("table1-50-50-cpu", {"method": "prowd", **given, "options.prowd.dequantizer.steps": 8})
+    assert own.options["dequantizer"]["steps"] == 8, "within a layer the method's own table wins"
+
+
+def test_a_file_wins_with_a_plain_option_over_the_table_of_what_it_extends(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('extends = "table1-50-50-cpu"\nmethod = "prowd"\n[options.dequantizer]\nsteps = 7\n')
+    assert load_config(file).options["dequantizer"]["steps"] == 7
+    assert load_config(file, {"options.dequantizer.steps": 9}).options["dequantizer"]["steps"] == 9
+
+
+@pytest.mark.parametrize(
     ("method", "unread", "accepted"),
     [
         ("prowd-deq", {"tau": 0.5}, "ladder, dequantizer, fit"),
