@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from prowd.device.scene import ClientSpec, Scene
@@ -65,9 +68,10 @@ class Lifter:
         return replace(state, memory=memory, notes={**state.notes, "phi": notes})
 
     def lift(self, memory: Memory, updates: Sequence[Update]) -> list[dict[str, Tensor]]:
-        """w_n ← φ(w_n) of all clients."""
+        """w_n ← φ(w_n) of all clients, a client on each core: those who train are idle by now."""
         phi = self._phi(memory)
-        return [dequantize(phi, self.scene.architecture, update.weights) for update in updates]
+        with ThreadPoolExecutor(os.cpu_count(), initializer=torch.set_num_threads, initargs=(1,)) as threads:
+            return list(threads.map(lambda update: dequantize(phi, self.scene.architecture, update.weights), updates))
 
     def stages(self, memory: Memory, update: Update) -> list[dict[str, Tensor]]:
         """A client's weights as they came, and after each block of φ that they pass; nothing if they pass none."""

@@ -47,9 +47,11 @@ def fit(phi: Dequantizer, nets: Sequence[Net], buffer: Tensor, random: torch.Gen
     optimizer, left = _optimizer(phi), settings.steps or sys.maxsize
     means: list[Tensor] = []
     for _ in range(settings.epochs if sources else 0):
-        lifted = [lift(phi, source) if settings.lam > 0 else {} for source in sources]
+        batches = _epoch(sources, settings.batch, random)[:left]
+        drawn = {number for number, _, _ in batches} if settings.lam > 0 else set()
+        lifted = [lift(phi, source) if number in drawn else {} for number, source in enumerate(sources)]
         steps: list[Tensor] = []
-        for number, kernel, rows in _epoch(sources, settings.batch, random)[:left]:
+        for number, kernel, rows in batches:
             images = _noisy(buffer, settings.images if settings.lam > 0 else 0, settings.noise, random)
             recon, distill = losses(phi, sources[number], kernel, rows.to(device), images.to(device), lifted[number])
             optimizer.zero_grad()

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prowd.errors import RunError
-from prowd.methods.prowd.dequantizer.modules import assemble, cut, eligible, side
+from prowd.methods.prowd.dequantizer.modules import by_kernel, eligible, join, side, split
 from prowd.methods.prowd.dequantizer.settings import DequantizerSettings, Ladder
 from prowd.nets.architecture import Architecture
-from prowd.numbers.quantize import QTensor, Weights
+from prowd.numbers.quantize import Weights
 from prowd.numbers.seeds import generator
 
 __all__ = ["Block", "Coupling", "DenseBlock", "Dequantizer", "dequantize", "dequantize_in_stages"]
@@ -133,28 +133,38 @@ def dequantize(phi: Dequantizer, architecture: Architecture, weights: Weights) -
     Weights at the top of the ladder (Float32 in Table 1), layers without modules and gains pass untouched.
     """
     values = {name: tensor.value() for name, tensor in weights.items()}
-    for name in _lifted(phi, architecture, weights):
-        *_, values[name] = _stages(phi, weights[name])
+    for names in _lifted(phi, architecture, weights):
+        *_, modules = _stages(phi, weights, names)
+        values.update(split(modules, {name: weights[name].shape for name in names}))
     return values
 
 
 @torch.no_grad()
 def dequantize_in_stages(phi: Dequantizer, architecture: Architecture, weights: Weights) -> list[dict[str, Tensor]]:
     """The last convolution that ``dequantize`` would lift, or the last layer: as it came, and after each block."""
-    lifted = _lifted(phi, architecture, weights)
-    shown = [name for name in lifted if len(weights[name].shape) == 4] or lifted
-    return [{name: stage} for name in shown[-1:] for stage in _stages(phi, weights[name])]
+    groups = _lifted(phi, architecture, weights)
+    shown = [names for names in groups if len(weights[names[0]].shape) == 4] or groups
+    if not shown:
+        return []
+    names = max(shown, key=lambda names: list(architecture.shapes).index(names[-1]))
+    shapes = {name: weights[name].shape for name in names}
+    return [{names[-1]: split(modules, shapes)[names[-1]]} for modules in _stages(phi, weights, names)]
 
 
-def _lifted(phi: Dequantizer, architecture: Architecture, weights: Weights) -> list[str]:
-    """Names of the tensors that pass at least one block."""
+def _lifted(phi: Dequantizer, architecture: Architecture, weights: Weights) -> list[list[str]]:
+    """Names of the tensors that pass at least one block; together those that can pass at once."""
     names = [name for name in eligible(architecture, phi.settings.module) if name in weights]
-    return [name for name in names if phi.ladder.entry(weights[name].width) < phi.ladder.blocks]
+    passing = [name for name in names if phi.ladder.entry(weights[name].width) < phi.ladder.blocks]
+    widths = dict.fromkeys(weights[name].width for name in passing)
+    alike = [[name for name in passing if weights[name].width == width] for width in widths]
+    return [group for names in alike for group in by_kernel(architecture.shapes, names).values()]
 
 
-def _stages(phi: Dequantizer, tensor: QTensor) -> Iterator[Tensor]:
-    modules = cut(tensor.value().to(next(phi.parameters()).device), phi.settings.module)
-    yield assemble(modules, tensor.shape).cpu()
-    for block in phi.blocks[phi.ladder.entry(tensor.width) :]:
+def _stages(phi: Dequantizer, weights: Weights, names: list[str]) -> Iterator[Tensor]:
+    """The modules of tensors of one width, with kernels of one shape: as they came, and after each block."""
+    device = next(phi.parameters()).device
+    modules = join([weights[name].value() for name in names], phi.settings.module).to(device)
+    yield modules.cpu()
+    for block in phi.blocks[phi.ladder.entry(weights[names[0]].width) :]:
         modules = block(modules)
-        yield assemble(modules, tensor.shape).cpu()
+        yield modules.cpu()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prowd.methods.prowd.dequantizer.modules import Kernel, assemble, cut, eligible, kernel_of
+from prowd.methods.prowd.dequantizer.modules import by_kernel, eligible, join, split
 from prowd.methods.prowd.dequantizer.settings import Ladder
 from prowd.nets.architecture import Architecture, gain_name, weight_name
 from prowd.nets.float32 import forward, initial_gains, normalised
@@ -43,10 +42,7 @@ class Group:
 
     def tensors(self, modules: Tensor) -> dict[str, Tensor]:
         """The weights that modules make up."""
-        size = modules.shape[1]
-        ends = list(accumulate(shape[0] * shape[1] // size**2 for shape in self.shapes.values()))
-        parts = zip(self.shapes.items(), modules.tensor_split(ends[:-1]), strict=True)
-        return {name: assemble(part, shape) for (name, shape), part in parts}
+        return split(modules, self.shapes)
 
 
 class Source:
@@ -61,9 +57,9 @@ class Source:
         self.gains = {gain_name(layer): gains[gain_name(layer)] for layer in layers} if net.width.is_float else {}
         self.effective = [self._effective(index, values[weight_name(layer)]) for index, layer in enumerate(layers)]
         lower = ladder.widths[: self.entry]
+        kernels = by_kernel(net.architecture.shapes, eligible(net.architecture, size))
         self.groups = {
-            kernel: _group({name: values[name] for name in names}, lower, size)
-            for kernel, names in _by_kernel(net.architecture, size).items()
+            kernel: _group({name: values[name] for name in names}, lower, size) for kernel, names in kernels.items()
         }
 
     def predict(self, images: Tensor, exchanged: Mapping[str, Tensor] | None = None) -> Tensor:
@@ -84,16 +80,7 @@ class Source:
         return vector / self.architecture.alphas[index] if gain is None else normalised(vector, gain)
 
 
-def _by_kernel(architecture: Architecture, size: int) -> dict[Kernel, list[str]]:
-    """The layers that have modules, by the shape of their kernels."""
-    found: dict[Kernel, list[str]] = {}
-    for name in eligible(architecture, size):
-        found.setdefault(kernel_of(architecture.shapes[name]), []).append(name)
-    return found
-
-
 def _group(values: Mapping[str, Tensor], lower: tuple[Bitwidth, ...], size: int) -> Group:
-    modules = torch.cat([cut(value, size) for value in values.values()])
-    truth = modules.contiguous(memory_format=torch.channels_last)  # a third faster on a CPU
+    truth = join(values.values(), size)
     rungs = [quantize(truth, width).value() for width in lower]
     return Group({name: tuple(value.shape) for name, value in values.items()}, (*rungs, truth.clamp(-1, 1)))
