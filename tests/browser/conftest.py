@@ -13,7 +13,7 @@ from selenium.common.exceptions import SessionNotCreatedException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
 from prowd.views.report import Report, make_report
-from tests.unit.views.report.directories import absent
+from tests.unit.views.report.directories import absent, line, write
 
 from .looking import Browser
 from .written import write_run
@@ -30,6 +30,7 @@ FLAGS = (
     "--disable-dev-shm-usage",
     "--no-first-run",
 )
+WIDTHS = ("int8", "float32")
 WORD = "w" * 300
 MARKUP = """$x_{$<script>alert(1)</script>"'><img src=x onerror=alert(2)>&amp;"""
 HOSTILE = f"{MARKUP} {WORD}"
@@ -108,6 +109,20 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Report:
         session={"command": HOSTILE, "version": HOSTILE, "machine": {"system": HOSTILE}},
     )
     return make_report([run], folder / "report #1")
+
+
+@pytest.fixture(scope="session")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of two methods whose accuracy is known for two people: person 3 gains by rounds, person 10 loses."""
+    folder = tmp_path_factory.mktemp("clinic")
+    for method, more in (("fedavg", 0.0), ("prowd", 0.1)):
+        people = [{"3": 0.2 + 0.1 * n + more, "10": 0.75 - 0.1 * n + more} for n in (1, 2, 3)]
+        rounds = [
+            line(n, {}, accuracy={"trained": {"int8": 0.5, "float32": 0.5}, "people": dict.fromkeys(WIDTHS, found)})
+            for n, found in enumerate(people, 1)
+        ]
+        write(folder / "runs" / method, rounds, method=method)
+    return make_report([folder / "runs"], folder / "report", files=False).page
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,14 @@ from selenium.webdriver.remote.webelement import WebElement
 from tests.runs import wait_until
 
 DESKTOP, PHONE = (1280, 900), (360, 740)
+COUNT = """
+const [canvas, colour] = [arguments[0].querySelector("canvas"), arguments[1].match(/\\d+/g).map(Number)];
+const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+let count = 0;
+for (let at = 0; at < data.length; at += 4)
+  count += data[at + 3] === 255 && colour.every((part, n) => data[at + n] === part);
+return count;
+"""
 Colour = tuple[float, float, float]
 
 TOOLS = """
@@ -63,6 +71,7 @@ return [...document.querySelectorAll("svg")].map((svg) => {
   const box = svg.getBoundingClientRect();
   return {
     width: box.width, height: box.height, is_shown: shown(svg), caption: svg.closest("figure").innerText,
+    is_twin: svg.closest("figure").querySelector(".live") !== null,
     texts: [...svg.querySelectorAll("text")].map((text) => text.textContent),
     panels: panels.map((panel) =>
       panel.querySelectorAll("image").length + [...panel.querySelectorAll("path, use, rect")].filter(coloured).length),
@@ -87,20 +96,48 @@ class Browser:
 
     driver: Chrome
 
-    def show(self, page: Path, *, dark: bool = False, phone: bool = False) -> None:
+    def show(
+        self, page: Path, *, dark: bool = False, phone: bool = False, width: int | None = None, media: str = ""
+    ) -> None:
         """Open a page from the disk, and forget what was before."""
-        width, height = PHONE if phone else DESKTOP
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        self.driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone},
-        )
+        usual, height = PHONE if phone else DESKTOP
+        self.prefer(dark=dark, media=media)
+        self.resize(width or usual, height, phone=phone)
         self.driver.get("about:blank")
         self.messages()
         self.requests()
         self.driver.get(page.as_uri())  # which may come back early if the machine is busy
         wait_until(lambda: bool(self.run(LOADED)), f"{page} is loaded")
+
+    def prefer(self, *, dark: bool, media: str = "") -> None:
+        """Let the system have a dark or a light theme; ``media`` may be "print"."""
+        wanted = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wanted.items()]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+
+    def resize(self, width: int, height: int = 900, *, phone: bool = False) -> None:
+        """Make the window so wide and high."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def scrolls_sideways(self) -> bool:
+        """Whether the page is wider than the window, as far as that can be seen of it."""
+        whole, seen = self.run("const it = document.documentElement; return [it.scrollWidth, it.clientWidth];")
+        return bool(whole > seen)
+
+    def point(self, element: WebElement, across: float, *, down: float = 0.5) -> None:
+        """Move the mouse to a place of an element, as shares of its width and height."""
+        self.run("arguments[0].scrollIntoView({ block: 'center', behavior: 'instant' });", element)
+        x, y = (round((share - 0.5) * element.size[side]) for share, side in ((across, "width"), (down, "height")))
+        ActionChains(self.driver).move_to_element_with_offset(element, x, y).perform()
+
+    def actions(self) -> ActionChains:
+        """What the mouse is to do."""
+        return ActionChains(self.driver)
+
+    def painted(self, colour: str) -> list[int]:
+        """How many pixels of each line chart have a colour."""
+        return [int(self.run(COUNT, plot, colour)) for plot in self.all(".plot")]
 
     def messages(self) -> list[str]:
         """What the console has been told since it was asked last."""

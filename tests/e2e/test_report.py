@@ -39,7 +39,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_a_real_run_has_all_figures(real: tuple[Path, str]) -> None:
     page = (real[0] / "again" / "index.html").read_text("utf-8")
-    assert page.count("<figure>") == page.count("<svg ") == 6
+    assert page.count("<figure>") == page.count("<svg ") == 7
 
 
 def test_a_run_ends_with_the_same_page(real: tuple[Path, str]) -> None:

@@ -80,6 +80,16 @@ def test_the_source_distribution_has_the_c_client_and_the_tests(distributions: t
     assert {name for name in names if name.endswith((".so", ".pyc")) or name.startswith((".venv", "runs"))} == set()
 
 
+def test_the_wheel_has_all_that_a_page_is_made_of(distributions: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(distributions[1]) as archive:
+        names = set(archive.namelist())
+    report = ROOT / "src/prowd/views/report"
+    files = [path for folder in ("templates", "vendor") for path in (report / folder).rglob("*") if path.is_file()]
+    assert {"page.html", "charts.js", "uPlot.iife.min.js", "LICENSE"} <= {path.name for path in files}
+    assert {path.relative_to(ROOT / "src").as_posix() for path in files} <= names
+    assert any(name.endswith("uplot/LICENSE") for name in names if "dist-info/licenses" in name)
+
+
 def test_everything_comes_with_the_extra_all(distributions: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(distributions[1]) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("dist-info/METADATA"))

@@ -39,6 +39,10 @@ class PageTable:
     numeric: Collection[int] = ()
     wide: bool = False
     """Whether its texts stay on one line each."""
+    total: Sequence[str] = ()
+    """A last row that stays the last however the others are sorted."""
+    has_bars: bool = False
+    """Whether its numbers are percentages that are seen as bars as well."""
 
 
 def headline(group: Group) -> PageTable:

@@ -22,7 +22,19 @@ from prowd.views.report.cells import PageTable, bytes_a_client
 from prowd.views.report.groups import Group
 from prowd.views.report.style import Drawing, panels
 
-__all__ = ["a_day", "by_class", "by_client", "by_person", "confusion", "held", "never_seen"]
+__all__ = [
+    "a_day",
+    "by_class",
+    "by_client",
+    "by_person",
+    "confusion",
+    "held",
+    "in_order",
+    "never_seen",
+    "of_clients",
+    "of_people",
+    "owners",
+]
 
 ROUNDS_A_DAY = 24
 MOST_NAMED = 24  # rows or columns of a picture that are named, and whose numbers are written into it
@@ -34,7 +46,7 @@ def never_seen(group: Group) -> PageTable | None:
     """Accuracy for each test person: the mean over all clients' models, and over the seeds in which they are one."""
 
     def found(record: Record, measured: Mapping[str, Any]) -> Values:
-        return {f"person {person}": value for person, value in _mixed(record, measured.get("people", {})).items()}
+        return of_people(record, measured.get("people", {}))
 
     caption = "Accuracy in % for people whom no client has seen: mean over the clients' models and over seeds"
     return _by_method(group, "person", caption, found, total="all of them")
@@ -93,7 +105,10 @@ def confusion(group: Group) -> Drawing | None:
         "What is taken for what, in % of the test examples of a class (rows: what it is; columns: what it is taken "
         "for); mean over the clients after local training and over seeds."
     )
-    return Drawing("confusion", caption, figure)
+    reading = (
+        "A model without mistakes has 100 all along the diagonal; a dark cell elsewhere is a mix-up of two classes."
+    )
+    return Drawing("confusion", caption, figure, reading=reading)
 
 
 def held(group: Group) -> Drawing | None:
@@ -106,7 +121,10 @@ def held(group: Group) -> Drawing | None:
     rows = [f"{_who(one.client, one.person)}, {one.width}" for one in found.clients]
     figure, (axes,) = panels(1, width=5.6, height=min(1.6 + 0.22 * len(rows), 8.0))
     _picture(axes, counts, found.classes, rows, "{:.0f}", top=max(counts.max(), 1.0))
-    return Drawing("holdings", f"{_caption(found)} Seed {record.seed}.", figure)
+    reading = (
+        "Rows that look alike are clients with alike data; a row of few dark cells is a client that knows few classes."
+    )
+    return Drawing("holdings", f"{_caption(found)} Seed {record.seed}.", figure, reading=reading)
 
 
 def _caption(found: Holdings) -> str:
@@ -121,13 +139,25 @@ def _who(client: int, person: int | None) -> str:
     return f"client {client}" if person is None else f"client {client}: person {person}"
 
 
-def _of_clients(kind: str, record: Record, measured: Mapping[str, Any]) -> Values:
-    """What was measured of each client, by the person that it is: with other seeds people are other clients."""
+def owners(record: Record) -> Mapping[int, str]:
+    """The names of clients that are people: with other seeds the same person is another client."""
     held = read_holdings(record.path)
-    people = {} if held is None else {one.client: one.person for one in held.clients}
-    known = {client: people.get(client) for client in measured.get(kind, {})}
-    names = {client: f"client {client}" if who is None else f"person {who}" for client, who in known.items()}
-    return {names[client]: value for client, value in measured.get(kind, {}).items()}
+    known = {} if held is None else {one.client: one.person for one in held.clients}
+    return {client: f"person {who}" for client, who in known.items() if who is not None}
+
+
+def of_clients(names: Mapping[int, str], values: Mapping[int, float]) -> Values:
+    """What was measured of each client, by the person that it is."""
+    return {names.get(client, f"client {client}"): value for client, value in values.items()}
+
+
+def of_people(record: Record, values: Mapping[str, Mapping[int, float]]) -> Values:
+    """What was measured for each test person, by all clients together."""
+    return {f"person {person}": value for person, value in _mixed(record, values).items()}
+
+
+def _of_clients(kind: str, record: Record, measured: Mapping[str, Any]) -> Values:
+    return of_clients(owners(record), measured.get(kind, {}))
 
 
 def _by_method(
@@ -137,7 +167,7 @@ def _by_method(
     find: Callable[[Record, Mapping[str, Any]], Values],
     total: str,
 ) -> PageTable | None:
-    """A row for each of something, a column for each method; the last row is the mean of all rows."""
+    """A row for each of something, a column for each method; the total is the mean of all rows."""
     values: dict[str, dict[str, list[float]]] = {}
     for method, records in group.shown.items():
         for record in records:
@@ -146,13 +176,15 @@ def _by_method(
     if not values:
         return None
     methods = list(group.shown)
-    names = sorted(values, key=_number) if heading in ("person", "client") else list(values)
+    names = sorted(values, key=in_order) if heading in ("person", "client") else list(values)
     rows = [[name, *(_mean(values[name].get(method, ())) for method in methods)] for name in names]
     means = [[fmean(values[name][method]) for name in names if method in values[name]] for method in methods]
-    return PageTable(caption, [heading, *methods], [*rows, [total, *map(_mean, means)]], range(1, len(methods) + 1))
+    numbers = range(1, len(methods) + 1)
+    return PageTable(caption, [heading, *methods], rows, numbers, total=[total, *map(_mean, means)], has_bars=True)
 
 
-def _number(name: str) -> tuple[str, int]:
+def in_order(name: str) -> tuple[str, int]:
+    """A key by which people and clients are in the order of their numbers."""
     word, _, number = name.rpartition(" ")
     return word, int(number)
 

@@ -16,14 +16,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from prowd.files import atomic_write
+from prowd.views.report.live import Chart, look_of
 
-__all__ = ["LINES", "Drawing", "inline_svg", "legend_below", "look", "panels", "save", "styled"]
+__all__ = ["LINES", "Drawing", "inline_svg", "legend_below", "look", "panels", "save", "styled", "width_of"]
 
 SCALE = 108  # pixels of the page an inch of a figure: texts of 8 points are 12 pixels high
 INK, LINES = "#222222", "#cccccc"
 # Each at least 3 : 1 against white; the page has their twins for the dark. Series differ in dashes and markers too.
 PALETTE = ("#0072b2", "#d55e00", "#007d5c", "#9b4fa5", "#8a5a00", "#cc3377", "#666666", "#0c2f6b")
-DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
 SETTINGS: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -59,11 +59,18 @@ class Drawing:
     figure: Figure
     note: str = ""
     """To what of the paper it corresponds."""
+    reading: str = ""
+    """How to read it, in a sentence."""
+    live: Chart | None = None
+    """The numbers of its lines: on a screen the page draws them itself, and the figure is for paper."""
+    small: Figure | None = None
+    """What is in the page instead, where the figure has more points than a page should."""
 
     def __post_init__(self) -> None:
         """Lay it out once, for all the formats in which it is saved."""
-        self.figure.draw_without_rendering()
-        self.figure.set_layout_engine("none")
+        for figure in filter(None, (self.figure, self.small)):
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
 
 
 @contextmanager
@@ -76,9 +83,9 @@ def styled() -> Iterator[None]:
 
 
 def look(number: int) -> dict[str, Any]:
-    """Colour of the n-th series, and its dashes, so that nobody has to tell colours apart."""
-    dashes = DASHES[(number + number // len(PALETTE)) % len(DASHES)]
-    return {"color": PALETTE[number % len(PALETTE)], "linestyle": dashes}
+    """How the n-th series is drawn."""
+    colour, dashes = look_of(number)
+    return {"color": PALETTE[colour], "linestyle": (0, dashes) if dashes else "solid"}
 
 
 def panels(count: int, *, columns: int = 3, width: float = 2.7, height: float = 2.2) -> tuple[Figure, list[Axes]]:
@@ -118,11 +125,18 @@ def save(drawing: Drawing, folder: Path) -> list[Path]:
     return paths
 
 
+def width_of(drawing: Drawing) -> int:
+    """Pixels of the page."""
+    return round(SCALE * float(drawing.figure.get_figwidth()))
+
+
 def inline_svg(drawing: Drawing, number: int) -> str:
     """The n-th figure of the page, named by its caption: its colours are the page's, and so is its font."""
     data = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": f"{drawing.name}-{number}"}):
-        drawing.figure.savefig(data, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        (drawing.small or drawing.figure).savefig(
+            data, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+        )
     whole = data.getvalue()
     text = re.sub(r"<(metadata|style)\b.*?</\1>", "", whole[whole.index("<svg") :], flags=re.DOTALL)
     width, height = (f"{SCALE * inches:.0f}" for inches in drawing.figure.get_size_inches())
@@ -134,6 +148,7 @@ def inline_svg(drawing: Drawing, number: int) -> str:
 def _of_page(tag: str, number: int) -> str:
     """A tag with names that no other figure has, and with the page's variables for its colours."""
     tag = re.sub(r"font-family: [^;\"]*; ?", "", tag)
+    tag = re.sub(r'(?<=\bd=")[^"]*', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", " ".join(path[0].split())), tag)
     own = "" if tag.startswith("<image") else rf'id="f{number}-\1"'  # two images that are alike have the same one
     tag = re.sub(r'\bid="([^"]+)"', own, tag)
     tag = re.sub(r'(href="|url\()#', rf"\g<1>#f{number}-", tag)

@@ -82,9 +82,12 @@ def histograms(group: Group) -> Drawing | None:
     legend_below(figure, *reversed(grid))  # the last panels show most
     what = f"Distribution of the weights of {layer} (sampled, one seed; v, before the weight normalisation of Float32"
     caption = f"{what} clients; within ±1): clients of each width after local training, and the server's model."
-    return Drawing(
-        "fig2-weights", caption, figure, "As Figure 2 of the paper, where FedAvg's weights collapse into three peaks"
+    note = "As Figure 2 of the paper, where FedAvg's weights collapse into three peaks"
+    reading = (
+        "Each panel says which share of the weights has which value: three separate peaks are weights of three levels, "
+        "one broad hill is weights that use the whole range."
     )
+    return Drawing("fig2-weights", caption, figure, note, reading)
 
 
 def blocks(group: Group) -> Drawing | None:
@@ -112,7 +115,11 @@ def _blocks(method: str, record: Record, snapshot: Snapshot, stages: Sequence[Ar
         f"{method}: weights of client {snapshot.client} in round {snapshot.round} (last convolution that φ lifts, "
         f"sampled), as they were received and after each block of the dequantizer."
     )
-    return Drawing("fig6-dequantizer", caption, figure, "As Figure 6 of the paper")
+    reading = (
+        "From left to right each block of φ is to move the weights of few levels towards those of a wider client; "
+        "where two panels look alike, the block between them changes little."
+    )
+    return Drawing("fig6-dequantizer", caption, figure, "As Figure 6 of the paper", reading)
 
 
 def distances(group: Group) -> Drawing | None:
@@ -142,7 +149,11 @@ def distances(group: Group) -> Drawing | None:
         f"Clients in order: {', then '.join(f'{count} {width}' for width, count in order)}. "
         f"Darker: more alike; the scale ends with the methods that share weights."
     )
-    return Drawing("fig7-distances", caption, figure, "As Figures 7 and 8 of the paper")
+    reading = (
+        "A cell is a pair of clients; two dark squares along the diagonal with lighter corners beside them are two "
+        "widths that have grown apart."
+    )
+    return Drawing("fig7-distances", caption, figure, "As Figures 7 and 8 of the paper", reading)
 
 
 def _name_clients(axes: Axes, clients: Sequence[Snapshot]) -> None:

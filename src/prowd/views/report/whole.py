@@ -15,8 +15,9 @@ from prowd.config.schema import load_config
 from prowd.errors import RunError
 from prowd.files import atomic_write
 from prowd.views.report import cells, charts, people, tables, weights
+from prowd.views.report.followed import followed
 from prowd.views.report.groups import Group, gather
-from prowd.views.report.page import Part, Section, render
+from prowd.views.report.page import Choice, Part, Section, render
 from prowd.views.report.paper import tables_for
 from prowd.views.report.style import Drawing, save, styled
 from prowd.views.report.tables import PaperComparison
@@ -24,6 +25,10 @@ from prowd.views.report.tables import PaperComparison
 __all__ = ["Report", "make_report"]
 
 PAGE = "index.html"
+FOLLOWED = {
+    "people": "Accuracy for one person whom no client has seen, over the rounds: mean over the clients' models.",
+    "own": "Accuracy of one client's model for its owner, over the rounds, on examples that it held out.",
+}
 
 
 @dataclass(frozen=True)
@@ -98,18 +103,25 @@ def _parts(group: Group) -> list[Part]:
     final = cells.final_models(group)
     parts += [Part("Final model", tables=[final])] if final.rows else []
     parts += [Part("Bytes per client", tables=[cells.traffic(group)]), *_holdings(group)]
-    return [*_people(group), *parts, _missing_clients(group), _weights(group)]
+    return [*_people(group), *parts, *_masks(group), _missing_clients(group), _weights(group)]
 
 
 def _people(group: Group) -> list[Part]:
     """What a clinic would ask, where clients have measured it."""
-    found = [table for table in (people.never_seen(group), people.by_person(group)) if table is not None]
+    kinds = {"people": people.never_seen(group), "own": people.by_person(group)}
+    charts_of = {kind: (table, followed(group, kind)) for kind, table in kinds.items()}
+    found = [Choice(FOLLOWED[kind], chart, table) for kind, (table, chart) in charts_of.items() if table and chart]
     classes = [table for table in (people.by_class(group),) if table is not None]
     mistaken = _there([people.confusion(group)])
-    parts = [Part("Accuracy per person", tables=found, opens=True)] if found else []
+    parts = [Part("Accuracy per person", opens=True, chosen=found)] if found else []
     if classes or mistaken:
         parts.append(Part("What is taken for what", (), mistaken, classes, opens=True))
     return [*parts, Part("Bytes a day", tables=[people.a_day(group)], opens=True)] if parts else []
+
+
+def _masks(group: Group) -> list[Part]:
+    drawn = _there([charts.mask_curves(group)])
+    return [Part("Selective aggregation", drawings=drawn)] if drawn else []
 
 
 def _holdings(group: Group) -> list[Part]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -10,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from prowd.views.report import make_report, verdict
+from prowd.views.report import make_report
 
-from .directories import SESSION, absent, keep_clients, line, lines, only_group, spread, write, write_plan
+from .directories import SESSION, absent, keep_clients, line, lines, spread, write, write_plan
 
 HOSTILE = """</script><script src="//evil.example/x.js"></script>"'><img src=http://evil.example onerror=alert(1)>"""
 HTML = """
     a body button caption code details div figcaption figure footer h1 h2 h3 head header html li link main meta nav p
-    pre script section span style summary table tbody td th thead title tr ul
+    pre script section span style summary table tbody td tfoot th thead title tr ul
 """
 SVG = "svg clippath defs g image path pattern rect text tspan use"
 
@@ -35,7 +38,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, {name: value or "" for name, value in attrs}))
-        self.within = tag
+        self.within = "data" if tag == "script" and ("type", "application/json") in attrs else tag
 
     def handle_endtag(self, tag: str) -> None:
         self.within = ""
@@ -56,7 +59,7 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         """All that can be read, in one line, styles and scripts left out."""
-        return " ".join(" ".join(data for tag, data in self.texts if tag not in ("style", "script")).split())
+        return " ".join(" ".join(data for tag, data in self.texts if tag not in ("style", "script", "data")).split())
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +86,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 def test_no_tag_but_those_of_the_page(page: Page) -> None:
     counts = Counter(tag for tag, _ in page.tags)
     assert set(counts) <= {*HTML.split(), *SVG.split()}
-    assert (counts["script"], counts["style"], counts["link"]) == (1, 1, 1)
+    assert (counts["style"], counts["link"]) == (1, 1)
+    kinds = [attributes.get("type", "") for tag, attributes in page.tags if tag == "script"]
+    assert kinds == ["application/json"] * (counts["script"] - 1) + [""], "one script, and before it what it shows"
+    assert counts["script"] == 3
     assert counts["svg"] > 5
 
 
@@ -97,8 +103,24 @@ def test_nothing_is_loaded_from_elsewhere(page: Page) -> None:
             assert not re.search(r"https?:|(?<!:)//", value) or value.startswith("data:"), (tag, name, value)
     for kind, data in page.texts:
         if kind in ("style", "script"):
-            code = re.sub(r"//.*|/\*.*?\*/", "", data) if kind == "script" else data
+            code = re.sub(r"(?s:/\*.*?\*/)|//.*", "", data) if kind == "script" else data
+            assert len(code) > len(data) / 2
             assert not re.search(r"https?:|//|@import|url\((?!#)", code)
+
+
+def test_a_browser_runs_the_page_s_script_and_no_other(page: Page) -> None:
+    (policy,) = (found["content"] for tag, found in page.tags if found.get("http-equiv") == "Content-Security-Policy")
+    (script,) = (data for kind, data in page.texts if kind == "script")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.split("; ")[:2] == ["default-src 'none'", f"script-src 'sha256-{digest}'"]
+    assert set(policy.split()) & {"*", "http:", "https:", "file:", "'unsafe-eval'"} == set()
+
+
+def test_the_lines_of_a_hostile_name_are_data(page: Page) -> None:
+    found = [json.loads(data) for kind, data in page.texts if kind == "data"]
+    names = {line["name"] for panels in found for panel in panels for line in panel["lines"]}
+    assert HOSTILE.rpartition(":")[2] in names
+    assert "$x_{日本" in names
 
 
 def test_hostile_words_are_read_as_they_are(page: Page) -> None:
@@ -126,35 +148,3 @@ def test_every_name_is_there_once_and_every_reference_leads_somewhere(page: Page
 def test_what_is_left_out_or_incomplete_is_said(page: Page) -> None:
     assert "Left out or incomplete" in page.text
     assert page.text.count("1 of 2 rounds are made") == 2
-
-
-# Sentences
-
-
-@pytest.mark.parametrize(
-    ("averages", "expected"),
-    [
-        ({}, "No accuracy has been measured yet."),
-        ({"fedavg": [0.5]}, "fedavg: 50.00 % .*clients."),
-        ({"fedavg": [0.5], "prowd": [0.4]}, "fedavg: 50.00 % .*, the highest of 2 methods."),
-        (
-            {"fedavg": [0.5], "prowd": [0.6]},
-            "prowd: 60.00 % .* \\+10.00 against fedavg .*one seed only.*",
-        ),
-        ({"fedavg": [0.5, 0.4], "prowd": [0.6, 0.5]}, ".* \\+10.00 ± 0.00 against fedavg .*interval excludes zero.*"),
-        ({"fedavg": [0.5, 0.5], "prowd": [0.6, 0.5]}, ".* \\+5.00 ± 63.53 against fedavg .*interval includes zero.*"),
-    ],
-    ids=["nothing", "one", "baseline", "one seed", "sure", "unsure"],
-)
-def test_the_verdict(averages: dict[str, list[float]], expected: str, tmp_path: Path) -> None:
-    for method, values in averages.items():
-        for seed, value in enumerate(values):
-            write(tmp_path / f"{method}-{seed}", lines(value), method=method, seed=seed)
-    if not averages:
-        write(tmp_path / "begun", [], rounds=3, finished=False)
-    assert re.fullmatch(expected, verdict(only_group(tmp_path)))
-
-
-def test_the_verdict_on_what_is_unfinished(tmp_path: Path) -> None:
-    path = write(tmp_path / "a", lines(0.5), rounds=3, finished=False)
-    assert "so far: round 1" in verdict(only_group(path))

@@ -161,7 +161,7 @@ def test_a_run_whose_training_diverged(tmp_path: Path) -> None:
     keep_server(path, 2, {"conv": spread() * math.nan})
     keep_clients(path, 2, dict.fromkeys((2, 3), ("float32", {"conv": spread() * math.nan})))
     shown = text_of(quick_report([tmp_path], tmp_path / "out"))
-    assert "50.00 ± 0.00 % on average" in shown
+    assert "50.00 ± 0.00 % over all clients in 2 rounds" in shown
     assert not re.search(r"\b(nan|inf)\b", shown, flags=re.IGNORECASE)
 
 
