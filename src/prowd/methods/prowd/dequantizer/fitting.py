@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prowd.errors import ConfigError, RunError
+from prowd.methods.prowd.dequantizer.descent import Descent
 from prowd.methods.prowd.dequantizer.modules import Kernel
 from prowd.methods.prowd.dequantizer.network import Dequantizer
 from prowd.methods.prowd.dequantizer.source import Net, Source
@@ -44,7 +45,7 @@ def fit(phi: Dequantizer, nets: Sequence[Net], buffer: Tensor, random: torch.Gen
         raise ConfigError("buffer: no images to distill with; accepted: 1 or more, or dequantizer.lam = 0")
     sources = [Source(net, phi.ladder, settings.module, device) for net in nets]
     sources = [source for source in sources if source.entry > 0 and source.groups]
-    optimizer, left = _optimizer(phi), settings.steps or sys.maxsize
+    descent, left = Descent(phi.parameters(), settings), settings.steps or sys.maxsize
     means: list[Tensor] = []
     for _ in range(settings.epochs if sources else 0):
         batches = _epoch(sources, settings.batch, random)[:left]
@@ -54,9 +55,8 @@ def fit(phi: Dequantizer, nets: Sequence[Net], buffer: Tensor, random: torch.Gen
         for number, kernel, rows in batches:
             images = _noisy(buffer, settings.images if settings.lam > 0 else 0, settings.noise, random)
             recon, distill = losses(phi, sources[number], kernel, rows.to(device), images.to(device), lifted[number])
-            optimizer.zero_grad()
             torch.autograd.backward(recon + settings.lam * distill)
-            optimizer.step()
+            descent.step()
             steps.append(torch.stack([recon.detach(), distill.detach()]))
         left -= len(steps)
         means += [torch.stack(steps).mean(0)] if steps else []
@@ -102,13 +102,6 @@ def _check(phi: Dequantizer) -> None:
     """Refuse a φ that has diverged, before it spoils the model."""
     if not all(bool(parameter.isfinite().all()) for parameter in phi.parameters()):
         raise RunError(f"dequantizer: the fit diverged at lr {phi.settings.lr:g}; accepted: a smaller dequantizer.lr")
-
-
-def _optimizer(phi: Dequantizer) -> torch.optim.Optimizer:
-    settings = phi.settings
-    if settings.optimizer == "sgd":
-        return torch.optim.SGD(phi.parameters(), lr=settings.lr, momentum=settings.momentum)
-    return torch.optim.Adam(phi.parameters(), lr=settings.lr, betas=(settings.momentum, 0.999))
 
 
 def _epoch(sources: list[Source], batch: int, random: torch.Generator) -> list[tuple[int, Kernel, Tensor]]:
