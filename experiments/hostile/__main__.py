@@ -38,9 +38,9 @@ NOBODY, PAIR = "nobody", "collusion of two"
 LAST = 3  # rounds whose models are measured
 ORDER = {"+1 everywhere": (0, 9, 1), PAIR: (8, 9)}  # who turns hostile first; 0 to 4 are Int8, 5 to 9 Float32
 USUAL = (9, 0, 8)
-FIRST = ((0, "undefended"), (0, HALF), (0, ALL), (1, "defaults"), (3, ALL), (2, ALL))
+FIRST = ((0, "undefended"), (0, ALL), (1, "defaults"), (3, ALL))
 THEN = (
-    *((1, "undefended"), (3, "undefended"), (3, HALF), (2, "undefended")),
+    *((2, ALL), (3, "undefended"), (1, "undefended"), (3, HALF), (0, HALF), (2, "undefended")),
     *((2, "defaults"), (3, "defaults"), (1, ALL)),
 )
 
