@@ -16,12 +16,15 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as running
 
+from prowd.errors import ConfigError
 from prowd.flower import client_app
 from prowd.flower.records import pack_update, unpack_task, unpack_update
 from prowd.wire import decode_task, decode_update, encode_update
 
 LONGER = 65.0  # seconds, than the deadline
 LIMIT = 2**30
+PAPER = "out of paper [/red] \x1b[2J\r\n[bold]"
+"""A reason that would clear a terminal, and that is no markup."""
 
 app = ClientApp()
 
@@ -34,7 +37,14 @@ def own(context: Context) -> Context:
 
 @app.query("hello")
 def hello(message: Message, context: Context) -> Message:
-    return client_app.hello(message, own(context))
+    words = Path(f"{context.node_config['state']}-hello.txt")
+    try:
+        reply = client_app.hello(message, own(context))
+    except ConfigError as error:
+        words.write_text(str(error))
+        raise
+    words.write_text("welcome")
+    return reply
 
 
 @app.train()
@@ -47,7 +57,7 @@ def train(message: Message, context: Context) -> Message:
     if fault == "straggle":
         time.sleep(LONGER)
     if fault == "fail":
-        raise RuntimeError("out of paper")
+        raise RuntimeError(PAPER)
     reply = client_app.train(message, own(context))
     while context.node_config["width"] == "float32" and round_ == 3 and not (folder / "back").exists():
         time.sleep(0.2)

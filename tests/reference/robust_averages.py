@@ -12,12 +12,6 @@ def weighted(values: Sequence[float], shares: Sequence[float]) -> float:
     return math.fsum(value * share for value, share in zip(values, shares, strict=True)) / math.fsum(shares)
 
 
-def trimmed(values: Sequence[float], shares: Sequence[float], cut: int) -> float:
-    """Leave out the ``cut`` lowest and highest; of equals the first in order counts as lower."""
-    order = sorted(range(len(values)), key=lambda n: (values[n], n))[cut : len(values) - cut]
-    return weighted([values[n] for n in order], [shares[n] for n in order])
-
-
 def krum(vectors: Sequence[Sequence[float]], wrong: int) -> list[int]:
     """Which vectors multi-Krum keeps when ``wrong`` of them may be wrong."""
     count = len(vectors)
@@ -32,7 +26,19 @@ def krum(vectors: Sequence[Sequence[float]], wrong: int) -> list[int]:
     return sorted(sorted(range(count), key=lambda n: (scores[n], n))[: count - wrong])
 
 
-def averaged(vectors: Sequence[Sequence[float]], shares: Sequence[float], kind: str, cut: int = 0) -> list[float]:
+def far_off(clients: Sequence[Sequence[Sequence[float]]]) -> list[float]:
+    """Of each client, the mean over its tensors: distance to the median of each entry, by the median distance."""
+    ratios: list[list[float]] = [[] for _ in clients]
+    for tensors in zip(*clients, strict=True):
+        middle = [median(column) for column in zip(*tensors, strict=True)]
+        distances = [math.dist(tensor, middle) for tensor in tensors]
+        usual = median(distances) or math.fsum(distances) / len(distances) or 1.0
+        for found, distance in zip(ratios, distances, strict=True):
+            found.append(distance / usual)
+    return [math.fsum(found) / max(1, len(found)) for found in ratios]
+
+
+def averaged(vectors: Sequence[Sequence[float]], shares: Sequence[float], kind: str) -> list[float]:
     """The average of vectors by a rule."""
     if kind == "krum" and len(vectors) > 4:
         kept = krum(vectors, (len(vectors) - 3) // 2)
@@ -40,4 +46,4 @@ def averaged(vectors: Sequence[Sequence[float]], shares: Sequence[float], kind: 
     columns = list(zip(*vectors, strict=True))
     if kind == "median":
         return [median(column) for column in columns]
-    return [trimmed(column, shares, cut if kind == "trimmed" else 0) for column in columns]
+    return [weighted(column, shares) for column in columns]

@@ -84,7 +84,7 @@ class RunConfig(BaseModel):
     weighting: Weighting = Field("examples", description="what an update counts by: its examples, or all the same")
     cap_examples: Multiple = Field(4.0, description="times the median number of examples that a client counts for")
     clip_movement: Multiple = Field(2.0, description="times the median movement of its width that an update may move")
-    robust: str = Field("none", description="what methods average by: none (the mean), median, trimmed:SHARE, krum")
+    robust: str = Field("none", description="what methods average by: none (the mean), trimmed:SHARE, median, krum")
     # the data
     data: str = Field("digits", description="digits, cifar10, watch or the path of an .npz file")
     data_sha256: str = Field("", description="content of arrays or a file, to be the same on resume")

@@ -4,8 +4,9 @@ Every update is a movement from what its client was sent. A Float32 client whose
 local steps could take them has not done what it was asked, and its update is refused. A tensor that has moved much
 farther than those of the other clients of its width is clipped, and sooner if its client moves against the others. Who
 claims many more examples than the others counts for a bounded number, and for the fewer the farther it has moved:
-nobody's share times movement is more than that of the median client at the bound. What was done to whom is in the
-report of the round.
+nobody's share times movement is more than that of the median client at the bound. If the run asks for it (``robust``),
+those clients of a width that are farthest from the others are left out. What was done to whom is in the report of the
+round.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from prowd.errors import WireError
 from prowd.federation.inbox import Admitted
 from prowd.federation.report import Absence, Limit
 from prowd.methods import Method, Slot
+from prowd.numbers.averages import Rule, far_off
 from prowd.numbers.bits import Bitwidth
 from prowd.numbers.quantize import QTensor, quantize
 from prowd.numbers.seeds import generator
@@ -82,13 +84,14 @@ def defend(scene: Scene, method: Method, tasks: Mapping[int, Task], admitted: Ad
         except WireError as error:
             refused.append(Absence(update.client, str(update.width), str(error)))
     bounds = _bounds(moved, scene.defence.clip)
+    trimmed = _trimmed(moved, scene.defence.robust)
     updates: list[Update] = []
     for one in moved:
         update, far, room = _clip(scene, one, bounds.get(one.update.client, {}))
         update, many = counted(scene, update, room)
-        limited += [limit for limit in (far, many) if limit is not None]
+        limited += [limit for limit in (far, many, trimmed.get(update.client)) if limit is not None]
         updates.append(update)
-    return Admitted(updates, sorted(refused, key=lambda one: one.client), limited)
+    return Admitted(updates, sorted(refused, key=lambda one: one.client), limited, frozenset(trimmed))
 
 
 def counted(scene: Scene, update: Update, room: float = math.inf) -> tuple[Update, Limit | None]:
@@ -136,11 +139,8 @@ def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[int, dict[str,
     so that of a client which moves against the others of its width, and takes back what they have learnt: it may go as
     far as the median. That is looked at only where there are enough others to show where most go.
     """
-    groups: dict[Bitwidth, list[_Moved]] = {}
-    for one in moved:
-        groups.setdefault(one.update.width, []).append(one)
     bounds: dict[int, dict[str, float]] = {}
-    for those in groups.values():
+    for those in _by_width(moved):
         if times is None or len(those) < FEWEST:
             continue
         medians = {name: median(one.norms[name] for one in those) for name in those[0].norms}
@@ -153,6 +153,32 @@ def _bounds(moved: Sequence[_Moved], times: float | None) -> dict[int, dict[str,
                 for name, far in medians.items()
             }
     return bounds
+
+
+def _trimmed(moved: Sequence[_Moved], rule: Rule) -> dict[int, Limit]:
+    """Who is left out: of every width those farthest from the middle of all, before anything is clipped.
+
+    Widths are looked at one by one, because ternary weights and floats are far from each other without anybody lying;
+    and clients as a whole, because of a client that lies in some entries the others are not to be trusted either.
+    """
+    limits: dict[int, Limit] = {}
+    for those in _by_width(moved) if rule.kind == "trimmed" else ():
+        if not those[0].norms:
+            continue  # nothing was sent
+        far = far_off([[_movement(one.update.weights[name], one.origins[name]) for name in one.norms] for one in those])
+        order = sorted(range(len(those)), key=lambda n: (far[n], n))
+        for n in order[len(those) - rule.left_out(len(those)) :]:
+            update = those[n].update
+            reason = f"{far[n]:.3g} times as far from the others of its width as usual; {rule.share:g} are left out"
+            limits[update.client] = Limit(update.client, str(update.width), "trimmed", reason)
+    return limits
+
+
+def _by_width(moved: Sequence[_Moved]) -> list[list[_Moved]]:
+    groups: dict[Bitwidth, list[_Moved]] = {}
+    for one in moved:
+        groups.setdefault(one.update.width, []).append(one)
+    return [*groups.values()]
 
 
 def _agreement(those: Sequence[_Moved]) -> list[float]:

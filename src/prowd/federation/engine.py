@@ -129,13 +129,13 @@ def run_round(
     if len(admitted.updates) < federation.quorum:
         report = report.model_copy(update={"seconds": round(time.perf_counter() - began, 3)})
         raise QuorumError(report, len(admitted.updates), federation.quorum)
-    state = federation.method.aggregate(federation.scene, state, admitted.updates)  # 9-11: the method's own lines
+    state = federation.method.aggregate(federation.scene, state, admitted.used)  # 9-11: the method's own lines
     notes, state = _plain(federation.method, state), replace(state, round=round_, notes={})
     if is_measured(federation, round_):
         measured = report.accuracy.model_copy(update={"server": measure(federation, state)})
         report = report.model_copy(update={"accuracy": measured})
     seconds = round(time.perf_counter() - began, 3)
-    observer.aggregated(state, admitted.updates)
+    observer.aggregated(state, admitted.used)
     return report.model_copy(update={"notes": notes, "seconds": seconds}), state
 
 

@@ -54,6 +54,13 @@ class Admitted(NamedTuple):
     updates: list[Update]
     refused: list[Absence]
     limited: list[Limit]
+    trimmed: frozenset[int] = frozenset()
+    """Clients whose updates are reported, but not aggregated."""
+
+    @property
+    def used(self) -> list[Update]:
+        """What the method aggregates."""
+        return [update for update in self.updates if update.client not in self.trimmed]
 
 
 def admit_all(scene: Scene, method: Method, round_: int, cohort: Iterable[ClientSpec], inbox: Inbox) -> Admitted:

@@ -66,12 +66,12 @@ class Absence:
 
 @dataclass(frozen=True)
 class Limit:
-    """A client whose update was held to a bound, and counts within it."""
+    """A client whose update was held to a bound and counts within it, or does not count."""
 
     client: Count
     width: str
     what: str
-    """clipped: it moved too far; capped: it claims too many examples."""
+    """clipped: it moved too far; capped: it claims too many examples; trimmed: others are nearer to each other."""
     reason: str = ""
 
     def text(self, round_: int) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 import httpx
@@ -18,6 +21,7 @@ __all__ = ["Letter", "SilenceError", "ask", "content_of", "poll"]
 
 log = logging.getLogger(__name__)
 POLL = 0.25  # seconds
+PIECE = 2.0  # seconds that the other nodes wait for one whose reply is on its way; it goes on arriving meanwhile
 LATE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
 
 T = TypeVar("T")
@@ -42,7 +46,9 @@ def content_of(letter: Letter) -> RecordDict:
 def poll(grid: Grid, messages: Mapping[int, Message], seconds: float) -> Iterator[tuple[int, Letter]]:
     """Send each node its message and yield (node, reply) as replies come in, until all are there or time is up.
 
-    Replies are fetched one by one and known by what was asked, never by what they say of themselves.
+    Replies are fetched one by one and known by what was asked, never by what they say of themselves. Flower waits for
+    the parts of a reply that a node has announced and not sent, by its own rules three minutes to two hours: whoever
+    dies or dawdles there must not hold up the others, nor the round beyond its deadline.
     """
     end = time.monotonic() + seconds
     taken = {*ask(lambda: grid.push_messages(messages.values()))} - {""} if messages else set()
@@ -51,15 +57,36 @@ def poll(grid: Grid, messages: Mapping[int, Message], seconds: float) -> Iterato
     for node in numbers:
         if node not in waiting:
             yield node, SilenceError("Flower does not take a message for it")
+    arriving: dict[int, Future[Letter | None]] = {}
     while waiting:
         for node, number in list(waiting.items()):
-            letter = _fetch(grid, number)
+            begun = arriving.pop(node, None)
+            fetch = begun or _in_a_thread(partial(_fetch, grid, number))
+            try:
+                letter = fetch.result(0 if begun else PIECE)
+            except TimeoutError:
+                arriving[node] = fetch
+                continue
             if letter is not None:
                 del waiting[node]
                 yield node, letter
         if not waiting or time.monotonic() >= end:
             return
         time.sleep(POLL)
+
+
+def _in_a_thread(work: Callable[[], Letter | None]) -> Future[Letter | None]:
+    """Begin some work that cannot be told to stop, and for which nobody need wait."""
+    future: Future[Letter | None] = Future()
+
+    def do() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            future.set_exception(error)
+
+    threading.Thread(target=do, daemon=True).start()
+    return future
 
 
 def _fetch(grid: Grid, number: str) -> Letter | None:

@@ -145,6 +145,34 @@ def test_three_of_ten_do_not_carry_a_robust_average_away(method: Method, rule: s
     assert distance(state, plain) < distance(spoiled, mean)
 
 
+@pytest.mark.parametrize("method", [FedAvg(), FedPaq(), ProWDPlus()], ids=lambda method: method.name)
+def test_those_of_a_width_that_are_farthest_from_the_others_are_left_out(method: Method, tmp_path: Path) -> None:
+    given = ten(method, defence=Defence(cap=None, clip=None, robust=Rule.parse("trimmed:0.3")))
+    answer, bad = honest(given.scene, given.method, tmp_path), every(ones)
+
+    def answers(client: int, message: bytes) -> bytes | None:
+        reply = answer(client, message)
+        return encode_update(bad(decode_update(reply))) if client in (0, 1, 9) and reply is not None else reply
+
+    sent, start = FakeTransport(answers), given.method.init(given.scene)
+    report, state = run_round(replace(given, quorum=10), start, sent)
+    trimmed = {limit.client: limit for limit in report.clients.limited}
+    assert {limit.what for limit in trimmed.values()} == {"trimmed"}
+    assert [*sorted(trimmed)][:2] == [0, 1]
+    assert len(trimmed) == 4, "two of five, of either width"
+    assert 9 in trimmed
+    assert trimmed[0].reason.endswith("times as far from the others of its width as usual; 0.3 are left out")
+    updates = [decode_update(sent.came[n]) for n in range(10) if n not in trimmed]
+    assert same(state.model, method.aggregate(given.scene, start, updates).model)
+    assert len(report.traffic.clients) == 10
+
+
+def test_of_a_method_that_sends_nothing_nobody_is_left_out(tmp_path: Path) -> None:
+    given = ten(METHODS["local"](), defence=Defence(robust=Rule.parse("trimmed:0.4")))
+    report, _ = play(given, tmp_path, {})
+    assert report.clients.limited == []
+
+
 # What devices say of themselves
 
 

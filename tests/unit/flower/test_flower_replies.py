@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +16,7 @@ import httpx
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
+from prowd.flower import post
 from prowd.flower.records import BYTES
 from prowd.wire import Update
 from tests.unit.flower.fakes import FIRST, Clock, FakeGrid, Honest, Trick, alters, fails, sends, spoils
@@ -163,3 +166,47 @@ def test_a_superlink_that_is_away_for_a_moment_is_asked_again(clock: Clock, tmp_
     assert weights(result) == expected(rounds=1)
     assert grid.errors == {FIRST + 1: []}
     assert devices(result.rounds[0]) == dict.fromkeys(range(4), ("ok", ""))
+
+
+@dataclass
+class Dawdling(FakeGrid):
+    """A node announces its reply and sends the rest late or never, for which Flower waits whatever the deadline is."""
+
+    rest: threading.Event = field(default_factory=threading.Event)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        found = super().pull_messages(message_ids)
+        if any(reply.metadata.src_node_id == FIRST + 1 and BYTES in reply.content for reply in found):
+            self.rest.wait(60)
+        return found
+
+
+def test_a_reply_of_which_parts_never_come_does_not_hold_up_a_round(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(post, "PIECE", 0.05)
+    grid = Dawdling(clock, make_grid(clock, tmp_path).nodes, thrifty=True)
+    began = time.monotonic()
+    result = run(grid, tmp_path / "run", {"rounds": 1})
+    assert time.monotonic() - began < 50
+    grid.rest.set()
+    assert weights(result) == expected((1, 1), rounds=1)
+    assert devices(result.rounds[0])[1] == ("lost", "node 101: no reply in 60 s")
+    assert result.rounds[0]["seconds"] == 60.0
+
+
+def test_a_reply_that_is_long_on_its_way_counts(clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post, "PIECE", 0.05)
+    grid = Dawdling(clock, make_grid(clock, tmp_path).nodes, thrifty=True)
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+        if clock.now > 20:
+            grid.rest.set()
+            time.sleep(0.02)
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    result = run(grid, tmp_path / "run", {"rounds": 1})
+    assert weights(result) == expected(rounds=1)
+    assert devices(result.rounds[0]) == dict.fromkeys(range(4), ("ok", ""))
+    assert result.rounds[0]["devices"][1]["seconds"] > 15

@@ -135,7 +135,7 @@ def limits(group: Group) -> PageTable:
         [record.path.name, str(line.round), str(one.client), one.width, one.what, one.reason]
         for record, line, one in found[:MOST_EVENTS]
     ]
-    caption = "Clients that counted within a bound"
+    caption = "Clients that counted within a bound, or were trimmed"
     if len(found) > MOST_EVENTS:
         caption += f" (the first {MOST_EVENTS} of {len(found)}; rounds.jsonl has all)"
     return PageTable(caption, ["run", "round", "client", "width", "what", "reason"], rows, {1, 2})
