@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from prowd.numbers.seeds import generator
 __all__ = ["SCHEMES", "Partition", "hold_out", "partition"]
 
 MAX_TRIES = 100
+HOPEFUL = 50  # where one draw leaves more clients than that empty, no other leaves none
 Scheme = Literal["iid", "dirichlet", "natural"]
 SCHEMES = ("iid", "dirichlet", "natural")
 
@@ -124,17 +126,43 @@ def _deal(pools: list[Tensor], clients: int, wanted: int) -> list[Tensor]:
 
 
 def _dirichlet(pools: list[Tensor], clients: int, alpha: float, seed: int) -> list[Tensor]:
-    """Cut every class by its own proportions; draw again while a client comes away empty."""
+    """Cut every class by its own proportions; draw again while a client comes away empty.
+
+    Where clients are many or alpha is small somebody always does: then the first draw stands, and is mended.
+    """
     sizes = torch.tensor([len(pool) for pool in pools], dtype=torch.float64)[:, None]
-    for attempt in range(MAX_TRIES):
-        proportions = _proportions(len(pools), clients, alpha, generator(seed, "partition", "dirichlet", attempt))
-        ends = (proportions.cumsum(1) * sizes).round().to(torch.int64)
-        counts = ends.diff(dim=1, prepend=torch.zeros_like(ends[:, :1])).sum(0)
-        if int(counts.min()) > 0:
-            parts = [pool.tensor_split(row[:-1]) for pool, row in zip(pools, ends.tolist(), strict=True)]
-            return [torch.cat(share) for share in zip(*parts, strict=True)]
-    found = f"{alpha} leaves one of {clients} clients without examples in {MAX_TRIES} draws"
-    raise ConfigError(f"alpha: {found}; accepted: a larger alpha, or fewer clients")
+    first = counts = _drawn(sizes, clients, alpha, generator(seed, "partition", "dirichlet", 0))
+    for attempt in range(1, MAX_TRIES):
+        if not 0 < _empty(counts) <= HOPEFUL:
+            break
+        counts = _drawn(sizes, clients, alpha, generator(seed, "partition", "dirichlet", attempt))
+    counts = _mended(first) if _empty(counts) else counts
+    parts = [pool.split(row) for pool, row in zip(pools, counts.tolist(), strict=True)]
+    return [torch.cat(share) for share in zip(*parts, strict=True)]
+
+
+def _drawn(sizes: Tensor, clients: int, alpha: float, random: torch.Generator) -> Tensor:
+    """How many examples of each class (rows) each client (columns) gets in one draw; a row adds up to its class."""
+    ends = (_proportions(len(sizes), clients, alpha, random).cumsum(1) * sizes).round().to(torch.int64)
+    return ends.diff(dim=1, prepend=torch.zeros_like(ends[:, :1]))
+
+
+def _empty(counts: Tensor) -> int:
+    return int((counts.sum(0) == 0).sum())
+
+
+def _mended(counts: Tensor) -> Tensor:
+    """Whoever has nothing gets one example of whoever has the most by then, from its largest class; the rest stays."""
+    held, mended = counts.sum(0).tolist(), counts.clone()
+    richest = [(-count, client) for client, count in enumerate(held) if count]
+    heapq.heapify(richest)
+    for poor in [client for client, count in enumerate(held) if not count]:
+        most, rich = richest[0]
+        label = int(mended[:, rich].argmax())
+        mended[label, rich] -= 1
+        mended[label, poor] += 1
+        heapq.heapreplace(richest, (most + 1, rich))
+    return mended
 
 
 def _natural(pools: list[Tensor], clients: int, holders: Tensor | None, people: Sequence[int]) -> list[Tensor]:
