@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ def split(labels: Tensor = BALANCED, clients: int = 5, **changes: Any) -> Partit
     return partition(labels, int(labels.max()) + 1, clients, **{**settings, **changes})
 
 
-def histograms(labels: Tensor, shares: tuple[Tensor, ...]) -> Tensor:
+def histograms(labels: Tensor, shares: Iterable[Tensor]) -> Tensor:
     classes = int(labels.max()) + 1
     return torch.stack([labels[share].bincount(minlength=classes) for share in shares])
 
