@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.peers.processes import busy, held, tree, used
@@ -42,6 +42,10 @@ class Measured:
     """Most bytes that the process and all its descendants held at one time; 0 where that was not watched."""
     others: float
     """Share of the machine's processor that other processes had meanwhile; 0 where that is not known."""
+    accuracy: list[float] = field(default_factory=list)
+    """Of the mixed federation, after each round; and the bytes that all clients sent and were sent in it."""
+    up: list[int] = field(default_factory=list)
+    down: list[int] = field(default_factory=list)
 
 
 class _Watch(threading.Thread):
