@@ -14,6 +14,7 @@ and everyone is measured as a process that is started, runs its rounds, and ends
 
 warm round      seconds of a round after the first, the least of all
 whole command   seconds from the start of the process to its exit, the least of all; 5 rounds of 20 steps, 3 of 200
+processor time  of that command on all cores, which others who want the processor hardly change
 peak memory     the most that the process and all its descendants hold at one time, shared pages counted once (Linux)
 
 The mixed federation, of prowd and Flower only: 5 Int8 and 5 Float32 clients, 50 local steps, 10 rounds, FedAvg, the

@@ -59,7 +59,7 @@ def main() -> None:
             report.accuracy.append(simulated.accuracy(arrays.to_torch_state_dict()))
         report.round_ended()
 
-    class Counting(FedAvg):  # type: ignore[misc]
+    class Counting(FedAvg):
         """Counts the bytes of the arrays, as they are serialized, of all messages of a round."""
 
         def configure_train(self, *given: Any, **named: Any) -> Any:

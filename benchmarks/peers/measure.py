@@ -40,6 +40,8 @@ class Measured:
     steps: int
     peak: int
     """Most bytes that the process and all its descendants held at one time; 0 where that was not watched."""
+    processor: float
+    """Seconds of processor time that the process and all its descendants had; 0 where that is not known."""
     others: float
     """Share of the machine's processor that other processes had meanwhile; 0 where that is not known."""
     accuracy: list[float] = field(default_factory=list)
@@ -73,8 +75,11 @@ class _Watch(threading.Thread):
         now, whole = busy(), time.perf_counter() - self.began
         if now is None or self.busy is None:
             return 0.0
-        own = max(sum(self.used.values()), _ended_children() - self.ended)
-        return max(0.0, now - self.busy - own) / (whole * (os.cpu_count() or 1))
+        return max(0.0, now - self.busy - self.own()) / (whole * (os.cpu_count() or 1))
+
+    def own(self) -> float:
+        """Seconds of processor time that the watched processes had."""
+        return max(sum(self.used.values()), _ended_children() - self.ended)
 
 
 def measure(command: Sequence[str], environment: Mapping[str, str], *, memory: bool = False) -> Measured:
@@ -97,7 +102,7 @@ def measure(command: Sequence[str], environment: Mapping[str, str], *, memory: b
         if process.returncode or not report.exists():
             raise PeerError(f"{' '.join(command[1:])} ended with {process.returncode}. It said last:\n{tail(log)}")
         said = json.loads(report.read_text("utf-8"))
-        return Measured(whole=whole, peak=watch.peak, others=watch.others(), **said)
+        return Measured(whole=whole, peak=watch.peak, processor=watch.own(), others=watch.others(), **said)
 
 
 def _ended_children() -> float:

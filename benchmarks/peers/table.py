@@ -34,6 +34,11 @@ def whole(runs: Sequence[Measured]) -> float:
     return min(run.whole for run in quiet(runs))
 
 
+def processor(runs: Sequence[Measured]) -> float:
+    """Least seconds of processor time of a whole command: what others do hardly changes it."""
+    return min(run.processor for run in runs)
+
+
 def rounds_to(run: Measured) -> int:
     """Rounds until the mixed federation is accurate enough."""
     return 1 + next(index for index, accuracy in enumerate(run.accuracy) if accuracy >= work.ENOUGH)
@@ -53,6 +58,7 @@ def columns(contest: Contest) -> dict[tuple[str, str], Column]:
             found[job.title, "to accuracy"] = {name: reached(runs) for name, runs in taken.items()}
         found[job.title, "warm round"] = {name: warm(runs) for name, runs in taken.items()}
         found[job.title, "whole command"] = {name: whole(runs) for name, runs in taken.items()}
+        found[job.title, "processor time"] = {name: processor(runs) for name, runs in taken.items()}
     if contest.peaks:
         found["", "peak memory"] = {name: peak / 2**20 for name, peak in contest.peaks.items()}
     return found
@@ -85,7 +91,7 @@ def _verdict(found: Mapping[tuple[str, str], Column]) -> str:
     ahead = [
         f"{CONTESTANTS[name].title} ({measure}, {job})"
         for (job, measure), column in found.items()
-        if measure != "peak memory"
+        if measure not in ("peak memory", "processor time")
         for name, value in column.items()
         if value < column.get(PROWD.name, 0.0)
     ]
