@@ -46,7 +46,7 @@ bench: $(STAMP) ## speed of the kernels and the engine
 evidence: $(STAMP) ## the paper's experiments scaled down, on CIFAR-10, and its claims; hours, resumable; ONLY=NAME makes one
 	$(BIN)/python -m experiments $(if $(ONLY),--only $(ONLY))
 
-peers: $(STAMP) ## rounds of prowd, a bare loop, Flower's simulation and pfl; installs the last two apart
+peers: $(STAMP) ## rounds of prowd, a bare loop, Flower's simulation and pfl, and a mixed federation; installs the peers apart
 	$(BIN)/python -m benchmarks.peers
 
 $(VENV)/.fuzz: $(STAMP)

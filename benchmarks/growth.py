@@ -2,8 +2,9 @@
 
 time     a warm round of Int8 and Float32 clients, two workers, for cohorts and local steps twice and four times as
          large: seconds a client-step, in those of the first line. 1.00 everywhere would be perfectly linear.
-memory   10, 100 and 1,000 registered clients of which 10 take part in a round: the most that server and workers held
-         together (pages that they share counted once), and the largest worker, in megabytes.
+clients  10 to 10,000 registered clients, of which 10 or 100 take part in a round: the same time; the most that server
+         and workers held together (pages that they share counted once), and the largest worker, in megabytes; a line of
+         rounds.jsonl for each client asked, and a checkpoint, in bytes. Everybody has ten images of the same file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,9 @@ SETTINGS = {
     "model": "vgg7", "width": 0.125, "input_size": "native", "batch": 32, "augment": "none", "evaluate_every": 10**6,
     "buffer": 0, "test_examples": 10,
 }  # fmt: skip
-IMAGES = 20_000
+REGISTERED = ((10, 10), (100, 10), (1_000, 10), (10_000, 10), (10_000, 100))  # and how many of them are asked
+EACH = 10  # images of a client where many are registered
+IMAGES = EACH * max(registered for registered, _ in REGISTERED)
 ROUNDS = 6
 
 
@@ -44,25 +48,41 @@ def main() -> None:
         first = 0.0
         for cohort, times in ((4, 1), (8, 1), (16, 1), (4, 2), (4, 4), (16, 4)):
             steps = arguments.steps * times
-            seconds, _, _ = run(data, cohort, cohort, steps, watched=False)
-            each = seconds / (cohort * steps)
+            grown = run(data, cohort, cohort, steps, per_client=1000)
+            each = grown.seconds / (cohort * steps)
             first = first or each
             print(f"{cohort:6}  {steps:5}  {cohort * steps:12}  {each / first:.2f}", flush=True)
-        print("registered  cohort  all processes  largest worker")
-        for registered in (10, 100, 1000):
-            _, peak, worker = run(data, registered, 10, arguments.steps, watched=True)
-            print(f"{registered:10}  {10:6}  {peak / 1e6:10.0f} MB  {worker / 1e6:11.0f} MB", flush=True)
+        print("registered  cohort  time  all processes  largest worker  line a client  checkpoint")
+        first = 0.0
+        for registered, cohort in REGISTERED:
+            grown = run(data, registered, cohort, arguments.steps, per_client=EACH)
+            watched = run(data, registered, cohort, arguments.steps, per_client=EACH, watched=True)
+            each = grown.seconds / cohort
+            first = first or each
+            print(
+                f"{registered:10}  {cohort:6}  {each / first:.2f}  {watched.together / 1e6:10.0f} MB  "
+                f"{watched.largest / 1e6:11.0f} MB  {grown.line / cohort:13.0f}  {grown.checkpoint:10}",
+                flush=True,
+            )
 
 
-def run(data: Path, registered: int, cohort: int, steps: int, *, watched: bool) -> tuple[float, int, int]:
-    """Seconds of the quickest warm round, most bytes held by all processes, and by the largest worker.
+@dataclass(frozen=True)
+class Grown:
+    """One run: seconds of its quickest warm round, and what is watched and written, in bytes."""
 
-    Watching memory takes some of the processor, so what is watched is not timed.
-    """
+    seconds: float
+    together: int
+    largest: int
+    line: int
+    checkpoint: int
+
+
+def run(data: Path, registered: int, cohort: int, steps: int, *, per_client: int, watched: bool = False) -> Grown:
+    """Run it once. Watching memory takes some of the processor, so what is watched is not to be timed."""
     half = registered // 2
     settings = {
         **SETTINGS, "data": data, "clients": f"int8:{half}, float32:{registered - half}", "cohort": cohort,
-        "steps": steps, "rounds": ROUNDS, "per_client": IMAGES // max(1000, registered),
+        "steps": steps, "rounds": ROUNDS, "per_client": per_client,
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
@@ -89,8 +109,11 @@ def run(data: Path, registered: int, cohort: int, steps: int, *, watched: bool) 
             process.wait()
         if process.returncode:
             raise SystemExit((Path(folder) / "log").read_text())
-        lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
-        return min(line["seconds"] for line in lines[1:]), together, largest
+        lines = (out / "rounds.jsonl").read_text().splitlines()
+        seconds = min(json.loads(line)["seconds"] for line in lines[1:])
+        longest = max(len(line) for line in lines)
+        (*_, checkpoint) = sorted((out / "checkpoints").glob("*.safetensors"))
+        return Grown(seconds, together, largest, longest, checkpoint.stat().st_size)
 
 
 if __name__ == "__main__":

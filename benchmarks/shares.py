@@ -1,8 +1,8 @@
 """Where the time of a run goes: ``python -m benchmarks.shares [PRESET] [--method NAME]``.
 
-A run in one process under Python's profiler, its time shared out among the parts that do the work. Each part is the
-whole time spent in it, calls included; parts do not overlap, and what is left is the engine, the checkpoints and the
-loading of data. The largest remaining memory of the process is printed too.
+A run in one process under Python's profiler, its time shared out among the parts that do the work. Each part is all
+the processor time spent in it, calls included, which other programs hardly change; parts do not overlap, and what is
+left is the engine. The most memory that the process held is printed too.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pstats
 import resource
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import torch
@@ -26,6 +27,7 @@ PARTS = {
     "evaluation": [("training.py", "accuracy")],
     "codec": [("messages.py", name) for name in ("encode_task", "encode_update", "decode_task", "decode_update")],
     "fitting φ": [("fitting.py", "fit")],
+    "lifting by φ": [("lifting.py", "lift")],
     "masks": [("mask.py", "select")],
     "checkpoints": [("directory.py", "checkpoint")],
     "loading the data": [("build.py", "load_data"), ("build.py", "as_used")],
@@ -41,7 +43,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="default: 2")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    profiler = cProfile.Profile()
+    profiler = cProfile.Profile(time.process_time)
     with tempfile.TemporaryDirectory() as folder:
         profiler.enable()
         prowd.run(

@@ -11,6 +11,7 @@ from torch import Tensor
 from prowd.device.scene import Scene
 from prowd.methods import Device, ServerState, common
 from prowd.methods.fedavg import FedAvg
+from prowd.nets.lowbit.model import LowBitModel
 from prowd.wire import Task, Update
 
 
@@ -22,7 +23,10 @@ class Counted(FedAvg):
     summary: ClassVar[str] = "FedAvg that counts local steps"
 
     def train(self, scene: Scene, task: Task, device: Device) -> Update:
-        """Train as FedAvg does; a correction is asked for at every step, and this one only counts."""
+        """Train as FedAvg does; a correction is asked for at every step, and this one only counts.
+
+        Integer clients count by themselves, and would turn their weights into floats for a correction.
+        """
         steps = 0
 
         def count(_values: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -30,7 +34,9 @@ class Counted(FedAvg):
             steps += 1
             return ()
 
-        model, metrics = common.local_round(scene, task, device, task.weights, correction=count)
+        correction = count if device.spec.width.is_float else None
+        model, metrics = common.local_round(scene, task, device, task.weights, correction=correction)
+        steps = model.steps if isinstance(model, LowBitModel) else steps
         weights = common.uplink(scene, device.spec, model.weights())
         return common.reply(task, device, weights, {**metrics, "steps": float(steps)})
 

@@ -13,7 +13,7 @@ from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
-from benchmarks.peers import work
+from benchmarks.peers import simulated, work
 
 ACTORS = 2
 
@@ -23,10 +23,20 @@ def train(message: Any, context: Any) -> Any:
     config, start = message.content["config"], message.content["arrays"].to_torch_state_dict()
     torch.set_num_threads(config["threads"])
     client = int(context.node_config["partition-id"])
-    trained = work.train(work.network(), start, client, config["server-round"], config["steps"])
+    round_, steps = config["server-round"], config["steps"]
+    if config["mixed"] and client in work.LOW:
+        trained = simulated.train(start, client, round_, steps)
+    else:
+        contrast = work.FAINT if config["mixed"] else work.CONTRAST
+        trained = work.train(work.network(), start, client, round_, steps, contrast)
     metrics = MetricRecord({"loss": trained.loss, "steps": trained.steps, "num-examples": work.EXAMPLES})
     records = RecordDict({"arrays": ArrayRecord(dict(trained.state)), "metrics": metrics})
     return Message(content=records, reply_to=message)
+
+
+def size_of(message: Any) -> int:
+    """Bytes of the arrays in a message, serialized as they cross a wire."""
+    return sum(len(array.data) for array in message.content["arrays"].values())
 
 
 def main() -> None:
@@ -40,15 +50,31 @@ def main() -> None:
         report.steps += sum(metrics["steps"] for metrics in found)
         return MetricRecord()
 
-    def after(round_: int, _arrays: Any) -> None:
-        """Evaluate nothing: this is where the server says that it begins (round 0), or has ended a round."""
-        if round_:
-            report.round_ended()
-        else:
+    def after(round_: int, arrays: Any) -> None:
+        """This is where the server says that it begins (round 0), or has ended a round; the mixed one is measured."""
+        if not round_:
             report.begin()
+            return
+        if arguments.mixed:
+            report.accuracy.append(simulated.accuracy(arrays.to_torch_state_dict()))
+        report.round_ended()
+
+    class Counting(FedAvg):
+        """Counts the bytes of the arrays, as they are serialized, of all messages of a round."""
+
+        def configure_train(self, *given: Any, **named: Any) -> Any:
+            messages = list(super().configure_train(*given, **named))
+            report.down.append(sum(size_of(message) for message in messages))
+            return messages
+
+        def aggregate_train(self, server_round: int, replies: Any) -> Any:
+            found = list(replies)
+            report.up.append(sum(size_of(message) for message in found))
+            return super().aggregate_train(server_round, found)
 
     def serve(grid: Any, _context: Any) -> None:
-        strategy = FedAvg(
+        torch.set_num_threads(arguments.threads)
+        strategy = Counting(
             fraction_evaluate=0.0,
             min_train_nodes=work.CLIENTS,
             min_available_nodes=work.CLIENTS,
@@ -58,7 +84,9 @@ def main() -> None:
             grid=grid,
             initial_arrays=ArrayRecord(dict(work.copied(work.network()))),
             num_rounds=arguments.rounds,
-            train_config=ConfigRecord({"steps": arguments.steps, "threads": arguments.threads}),
+            train_config=ConfigRecord(
+                {"steps": arguments.steps, "threads": arguments.threads, "mixed": arguments.mixed}
+            ),
             evaluate_fn=after,
         )
 

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.peers.processes import busy, held, tree, used
@@ -40,8 +40,14 @@ class Measured:
     steps: int
     peak: int
     """Most bytes that the process and all its descendants held at one time; 0 where that was not watched."""
+    processor: float
+    """Seconds of processor time that the process and all its descendants had; 0 where that is not known."""
     others: float
     """Share of the machine's processor that other processes had meanwhile; 0 where that is not known."""
+    accuracy: list[float] = field(default_factory=list)
+    """Of the mixed federation, after each round; and the bytes that all clients sent and were sent in it."""
+    up: list[int] = field(default_factory=list)
+    down: list[int] = field(default_factory=list)
 
 
 class _Watch(threading.Thread):
@@ -69,8 +75,11 @@ class _Watch(threading.Thread):
         now, whole = busy(), time.perf_counter() - self.began
         if now is None or self.busy is None:
             return 0.0
-        own = max(sum(self.used.values()), _ended_children() - self.ended)
-        return max(0.0, now - self.busy - own) / (whole * (os.cpu_count() or 1))
+        return max(0.0, now - self.busy - self.own()) / (whole * (os.cpu_count() or 1))
+
+    def own(self) -> float:
+        """Seconds of processor time that the watched processes had."""
+        return max(sum(self.used.values()), _ended_children() - self.ended)
 
 
 def measure(command: Sequence[str], environment: Mapping[str, str], *, memory: bool = False) -> Measured:
@@ -93,7 +102,7 @@ def measure(command: Sequence[str], environment: Mapping[str, str], *, memory: b
         if process.returncode or not report.exists():
             raise PeerError(f"{' '.join(command[1:])} ended with {process.returncode}. It said last:\n{tail(log)}")
         said = json.loads(report.read_text("utf-8"))
-        return Measured(whole=whole, peak=watch.peak, others=watch.others(), **said)
+        return Measured(whole=whole, peak=watch.peak, processor=watch.own(), others=watch.others(), **said)
 
 
 def _ended_children() -> float:

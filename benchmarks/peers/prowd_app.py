@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 from benchmarks.peers import work
 
@@ -16,6 +18,8 @@ def main() -> None:
     prowd always measures accuracy in the first round and the last; the test set is ten images, so that this is next to
     nothing, and what there is counts against prowd. Its workers compute on one thread each, whatever they are told.
     """
+    from prowd.device.training import Examples
+    from prowd.federation.engine import measure
     from prowd.federation.report import RoundReport
     from prowd.methods import ServerState
     from prowd.runs.observe import RunObserver
@@ -25,12 +29,19 @@ def main() -> None:
 
     class Clock(RunObserver):
         def finished(self, report_: RoundReport, state: ServerState) -> None:
+            report.up.append(sum(report_.traffic.up.values()))
+            report.down.append(sum(report_.traffic.down.values()))
+            if arguments.mixed:
+                found = measure(replace(session.federation, holdout=Examples(*work.test_examples())), state)
+                report.accuracy.append(sum(found.values()) / len(found))
             report.round_ended()
 
-    images, labels = work.examples()
+    images, labels = work.examples(work.FAINT if arguments.mixed else work.CONTRAST)
+    low = len(work.LOW) if arguments.mixed else 0
     data = {"x_train": images, "y_train": labels, "x_test": images[: work.CLASSES], "y_test": labels[: work.CLASSES]}
     settings = {
-        "clients": f"float32:{work.CLIENTS}",
+        "clients": f"int8:{low}, float32:{work.CLIENTS - low}" if low else f"float32:{work.CLIENTS}",
+        "uplink": "native",
         "method": "benchmarks.peers.counted:Counted",
         "rounds": arguments.rounds,
         "steps": arguments.steps,
@@ -47,7 +58,7 @@ def main() -> None:
         session = Session.start("quick", settings, out=Path(folder) / "run", data=data)
         report.begin()
         result = session.run(WORKERS, Clock())
-    report.loss = result.rounds[-1]["loss"]["float32"]
+    report.loss = fmean(result.rounds[-1]["loss"].values())
     report.steps = sum(line["notes"]["steps"] for line in result.rounds)
     report.write(arguments.report)
 

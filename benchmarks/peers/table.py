@@ -34,13 +34,31 @@ def whole(runs: Sequence[Measured]) -> float:
     return min(run.whole for run in quiet(runs))
 
 
+def processor(runs: Sequence[Measured]) -> float:
+    """Least seconds of processor time of a whole command: what others do hardly changes it."""
+    return min(run.processor for run in runs)
+
+
+def rounds_to(run: Measured) -> int:
+    """Rounds until the mixed federation is accurate enough."""
+    return 1 + next(index for index, accuracy in enumerate(run.accuracy) if accuracy >= work.ENOUGH)
+
+
+def reached(runs: Sequence[Measured]) -> float:
+    """Least seconds of all rounds until then."""
+    return min(sum(run.rounds[: rounds_to(run)]) for run in quiet(runs))
+
+
 def columns(contest: Contest) -> dict[tuple[str, str], Column]:
     """Each measure of each job, by the names of the contestants that have it."""
     found: dict[tuple[str, str], Column] = {}
     for job, by_name in contest.runs.items():
         taken = {name: runs for name, runs in by_name.items() if runs}
-        found[f"{job.steps} steps", "warm round"] = {name: warm(runs) for name, runs in taken.items()}
-        found[f"{job.steps} steps", "whole command"] = {name: whole(runs) for name, runs in taken.items()}
+        if job.mixed:
+            found[job.title, "to accuracy"] = {name: reached(runs) for name, runs in taken.items()}
+        found[job.title, "warm round"] = {name: warm(runs) for name, runs in taken.items()}
+        found[job.title, "whole command"] = {name: whole(runs) for name, runs in taken.items()}
+        found[job.title, "processor time"] = {name: processor(runs) for name, runs in taken.items()}
     if contest.peaks:
         found["", "peak memory"] = {name: peak / 2**20 for name, peak in contest.peaks.items()}
     return found
@@ -57,7 +75,7 @@ def as_text(contest: Contest) -> str:
     for name in names:
         cells = [_cell(name, measure, column) for (_, measure), column in found.items()]
         lines.append(f"{CONTESTANTS[name].title:22}" + "".join(f"{cell:>{WIDTH}}" for cell in cells))
-    closing = [_verdict(found), *_disturbed(contest), *(_losses(job, runs) for job, runs in contest.runs.items())]
+    closing = [_verdict(found), *_disturbed(contest), *(_effects(job, runs) for job, runs in contest.runs.items())]
     return "\n".join([*lines, "", *closing])
 
 
@@ -73,7 +91,7 @@ def _verdict(found: Mapping[tuple[str, str], Column]) -> str:
     ahead = [
         f"{CONTESTANTS[name].title} ({measure}, {job})"
         for (job, measure), column in found.items()
-        if measure != "peak memory"
+        if measure not in ("peak memory", "processor time")
         for name, value in column.items()
         if value < column.get(PROWD.name, 0.0)
     ]
@@ -84,7 +102,7 @@ def _verdict(found: Mapping[tuple[str, str], Column]) -> str:
 
 def _disturbed(contest: Contest) -> list[str]:
     found = [
-        f"{name} with {job.steps} steps ({min(run.others for run in runs):.0%})"
+        f"{name} with {job.title} ({min(run.others for run in runs):.0%})"
         for job, by_name in contest.runs.items()
         for name, runs in by_name.items()
         if runs and all(run.others > QUIET for run in runs)
@@ -92,10 +110,20 @@ def _disturbed(contest: Contest) -> list[str]:
     return [f"not to be relied on, for others had part of the processor: {', '.join(found)}"] if found else []
 
 
-def _losses(job: Job, runs: Mapping[str, Sequence[Measured]]) -> str:
+def _effects(job: Job, runs: Mapping[str, Sequence[Measured]]) -> str:
+    """What the work came to, which says that all did it."""
+    if job.mixed:
+        return "\n".join(_reached(name, job, found[-1]) for name, found in runs.items() if found)
     losses = ", ".join(f"{name} {found[-1].loss:.3f}" for name, found in runs.items() if found)
     steps = work.CLIENTS * job.steps * job.rounds
     return f"mean local loss of round {job.rounds} with {job.steps} steps: {losses}; {steps:,} steps counted in each"
+
+
+def _reached(name: str, job: Job, run: Measured) -> str:
+    accuracy = (
+        f"{work.ENOUGH:.0%} accuracy after {rounds_to(run)} of {job.rounds} rounds, {run.accuracy[-1]:.1%} at the end"
+    )
+    return f"mixed, {name}: {accuracy}; a round {run.up[-1]:,} bytes up, {run.down[-1]:,} down"
 
 
 def as_json(contest: Contest) -> dict[str, Any]:

@@ -27,15 +27,19 @@ from torch.nn.utils.parametrizations import weight_norm
 CLIENTS, EXAMPLES, BATCH = 10, 500, 32
 SIDE, CLASSES = 16, 10
 CHANNELS, HIDDEN = (16, 16, 32, 32, 64, 64), 128
+LOW = tuple(range(CLIENTS // 2))  # the Int8 clients of the mixed federation; the others are Float32 as all else
+ENOUGH = 0.7  # the accuracy, the mean of both widths, that the mixed federation is to reach
+TESTED = 500  # images on which the server of the mixed federation measures its model after every round
 LR, GAIN_LR, MOMENTUM, CLIP = 0.03, 0.02, 0.9, 2.0
 CONTRAST, NOISE = 50.0, 60.0  # grey levels of what tells the classes apart, and of what does not
+FAINT = 10.0  # the contrast in the mixed federation, whose accuracy is to take some rounds
 WRONG = 0.4  # of the labels
 
 State = Mapping[str, Tensor]
 
 
 @cache
-def examples() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def examples(contrast: float = CONTRAST) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Every client's examples in a row: noise on a pattern for each class, some with a wrong label.
 
     The patterns can be learnt, so that a loss tells who has trained from who has not; the wrong labels keep it from
@@ -43,16 +47,31 @@ def examples() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """
     random = np.random.default_rng(0)
     classes = np.arange(CLIENTS * EXAMPLES) % CLASSES
-    patterns = random.choice((-CONTRAST, CONTRAST), (CLASSES, 3, 4, 4)).repeat(SIDE // 4, 2).repeat(SIDE // 4, 3)
-    grey = random.normal(127.5, NOISE, (len(classes), 3, SIDE, SIDE)) + patterns[classes]
+    random.choice((-1.0, 1.0), (CLASSES, 3, 4, 4))  # those of the patterns, which the same seed draws
+    grey = random.normal(127.5, NOISE, (len(classes), 3, SIDE, SIDE)) + contrast * patterns()[classes]
     labels = np.where(random.random(len(classes)) < WRONG, random.permutation(classes), classes)
     return grey.clip(0, 255).astype(np.uint8), labels
 
 
 @cache
-def data_of(client: int) -> tuple[Tensor, Tensor]:
+def test_examples() -> tuple[Tensor, Tensor]:
+    """More of the same, of which no label is wrong."""
+    random = np.random.default_rng(1)
+    classes = np.arange(TESTED) % CLASSES
+    grey = random.normal(127.5, NOISE, (TESTED, 3, SIDE, SIDE)) + FAINT * patterns()[classes]
+    return torch.from_numpy(grey.clip(0, 255).astype(np.uint8)), torch.from_numpy(classes)
+
+
+def patterns() -> NDArray[np.float64]:
+    """What tells the classes apart: squares of 4×4 pixels that are lighter or darker."""
+    random = np.random.default_rng(0)
+    return random.choice((-1.0, 1.0), (CLASSES, 3, 4, 4)).repeat(SIDE // 4, 2).repeat(SIDE // 4, 3)
+
+
+@cache
+def data_of(client: int, contrast: float = CONTRAST) -> tuple[Tensor, Tensor]:
     """One client's images and labels."""
-    images, labels = examples()
+    images, labels = examples(contrast)
     rows = slice(client * EXAMPLES, (client + 1) * EXAMPLES)
     return torch.from_numpy(images[rows]), torch.from_numpy(labels[rows])
 
@@ -104,10 +123,15 @@ def optimizer(net: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(groups, lr=LR, momentum=MOMENTUM)
 
 
+def logits_of(net: nn.Module, images: Tensor) -> Tensor:
+    """Logits of uint8 images, scaled to [−1, 1]."""
+    scaled: Tensor = net(images.to(torch.float32, memory_format=torch.channels_last).div_(127.5).sub_(1.0))
+    return scaled
+
+
 def loss_of(net: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy on a batch of uint8 images, scaled to [−1, 1]."""
-    scaled = images.to(torch.float32, memory_format=torch.channels_last).div_(127.5).sub_(1.0)
-    return F.cross_entropy(net(scaled), labels)
+    """Cross-entropy on a batch of uint8 images."""
+    return F.cross_entropy(logits_of(net, images), labels)
 
 
 @dataclass(frozen=True)
@@ -119,11 +143,11 @@ class Trained:
     steps: int
 
 
-def train(net: nn.Module, start: State, client: int, round_: int, steps: int) -> Trained:
+def train(net: nn.Module, start: State, client: int, round_: int, steps: int, contrast: float = CONTRAST) -> Trained:
     """One client's round: load the shared weights, take the steps, hand back copies of the weights."""
     net.load_state_dict(start)
     sgd, parameters = optimizer(net), list(net.parameters())
-    images, labels = data_of(client)
+    images, labels = data_of(client, contrast)
     total, done = torch.zeros(()), 0
     for rows in batches(client, round_, steps):
         sgd.zero_grad()
@@ -148,11 +172,17 @@ def average(states: Sequence[State]) -> State:
 
 @dataclass
 class Report:
-    """What a run says of itself: when its rounds ended, the mean local loss of the last, all local steps taken."""
+    """What a run says of itself: when its rounds ended, the mean local loss of the last, all local steps taken.
+
+    In the mixed federation also the accuracy after each round, the mean of both widths, and the bytes up and down.
+    """
 
     ends: list[float] = field(default_factory=list)
     loss: float = math.nan
     steps: int = 0
+    accuracy: list[float] = field(default_factory=list)
+    up: list[int] = field(default_factory=list)
+    down: list[int] = field(default_factory=list)
 
     def begin(self) -> None:
         """The first round begins now."""
@@ -165,7 +195,8 @@ class Report:
     def write(self, path: Path) -> None:
         """Leave the report where the benchmark looks for it."""
         rounds = [end - begin for begin, end in itertools.pairwise(self.ends)]
-        path.write_text(json.dumps({"rounds": rounds, "loss": self.loss, "steps": self.steps}))
+        said = {name: value for name, value in vars(self).items() if name != "ends"}
+        path.write_text(json.dumps({**said, "rounds": rounds}))
 
 
 @dataclass(frozen=True)
@@ -176,6 +207,7 @@ class Arguments:
     rounds: int
     threads: int
     report: Path
+    mixed: bool
 
 
 def arguments() -> Arguments:
@@ -185,4 +217,5 @@ def arguments() -> Arguments:
     parser.add_argument("--rounds", type=int, required=True, help="rounds to run")
     parser.add_argument("--threads", type=int, required=True, help="torch threads of each process that trains")
     parser.add_argument("--report", type=Path, required=True, help="JSON file to write the report to")
+    parser.add_argument("--mixed", action="store_true", help="half of the clients Int8, accuracy after every round")
     return Arguments(**vars(parser.parse_args()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +11,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from prowd.data.shares import Shares
 from prowd.errors import ConfigError
 from prowd.numbers.seeds import generator
 
 __all__ = ["SCHEMES", "Partition", "hold_out", "partition"]
 
 MAX_TRIES = 100
+HOPEFUL = 50  # where one draw leaves more clients than that empty, no other leaves none
 Scheme = Literal["iid", "dirichlet", "natural"]
 SCHEMES = ("iid", "dirichlet", "natural")
 
@@ -27,9 +30,9 @@ class Partition:
     ``own`` are those that each client holds but does not train on: its own test examples.
     """
 
-    clients: tuple[Tensor, ...]
+    clients: Shares
     buffer: Tensor
-    own: tuple[Tensor, ...]
+    own: Shares
 
 
 def partition(
@@ -63,9 +66,14 @@ def partition(
     else:
         by_person = scheme == "natural"
         shares = _natural(pools, clients, holders, people) if by_person else _dirichlet(pools, clients, alpha, seed)
-        shares = [_capped(share, per_client, seed, client) for client, share in enumerate(shares)]
-    parts = [hold_out(share.sort().values, labels, own_test) for share in shares]
-    kept, own = (tuple(part[side] for part in parts) for side in (0, 1))
+        shares = shares if per_client is None else _capped(shares, per_client, seed)
+    shares = shares.ascending()
+    if own_test:
+        kept, own = (
+            Shares.of(side) for side in zip(*(hold_out(rows, labels, own_test) for rows in shares), strict=True)
+        )
+    else:
+        kept, own = shares, shares.kept(torch.zeros(len(shares.rows), dtype=torch.bool))
     return Partition(kept, held_back.sort().values, own)
 
 
@@ -116,28 +124,54 @@ def _stratified(counts: list[int], wanted: int) -> list[int]:
     return quotas
 
 
-def _deal(pools: list[Tensor], clients: int, wanted: int) -> list[Tensor]:
+def _deal(pools: list[Tensor], clients: int, wanted: int) -> Shares:
     """Deal class after class round the clients like cards: counts differ by at most 1, in a class and in total."""
     quotas = _stratified([len(pool) for pool in pools], wanted)
     deck = torch.cat([pool[:quota] for pool, quota in zip(pools, quotas, strict=True)])
-    return [deck[client::clients] for client in range(clients)]
+    return Shares.dealt(deck, torch.arange(len(deck)) % clients, clients)
 
 
-def _dirichlet(pools: list[Tensor], clients: int, alpha: float, seed: int) -> list[Tensor]:
-    """Cut every class by its own proportions; draw again while a client comes away empty."""
+def _dirichlet(pools: list[Tensor], clients: int, alpha: float, seed: int) -> Shares:
+    """Cut every class by its own proportions; draw again while a client comes away empty.
+
+    Where clients are many or alpha is small somebody always does: then the first draw stands, and is mended.
+    """
     sizes = torch.tensor([len(pool) for pool in pools], dtype=torch.float64)[:, None]
-    for attempt in range(MAX_TRIES):
-        proportions = _proportions(len(pools), clients, alpha, generator(seed, "partition", "dirichlet", attempt))
-        ends = (proportions.cumsum(1) * sizes).round().to(torch.int64)
-        counts = ends.diff(dim=1, prepend=torch.zeros_like(ends[:, :1])).sum(0)
-        if int(counts.min()) > 0:
-            parts = [pool.tensor_split(row[:-1]) for pool, row in zip(pools, ends.tolist(), strict=True)]
-            return [torch.cat(share) for share in zip(*parts, strict=True)]
-    found = f"{alpha} leaves one of {clients} clients without examples in {MAX_TRIES} draws"
-    raise ConfigError(f"alpha: {found}; accepted: a larger alpha, or fewer clients")
+    first = counts = _drawn(sizes, clients, alpha, generator(seed, "partition", "dirichlet", 0))
+    for attempt in range(1, MAX_TRIES):
+        if not 0 < _empty(counts) <= HOPEFUL:
+            break
+        counts = _drawn(sizes, clients, alpha, generator(seed, "partition", "dirichlet", attempt))
+    counts = _mended(first) if _empty(counts) else counts
+    everybody = torch.arange(clients).expand_as(counts)
+    return Shares.dealt(torch.cat(pools), everybody.flatten().repeat_interleave(counts.flatten()), clients)
 
 
-def _natural(pools: list[Tensor], clients: int, holders: Tensor | None, people: Sequence[int]) -> list[Tensor]:
+def _drawn(sizes: Tensor, clients: int, alpha: float, random: torch.Generator) -> Tensor:
+    """How many examples of each class (rows) each client (columns) gets in one draw; a row adds up to its class."""
+    ends = (_proportions(len(sizes), clients, alpha, random).cumsum(1) * sizes).round().to(torch.int64)
+    return ends.diff(dim=1, prepend=torch.zeros_like(ends[:, :1]))
+
+
+def _empty(counts: Tensor) -> int:
+    return int((counts.sum(0) == 0).sum())
+
+
+def _mended(counts: Tensor) -> Tensor:
+    """Whoever has nothing gets one example of whoever has the most by then, from its largest class; the rest stays."""
+    held, mended = counts.sum(0).tolist(), counts.clone()
+    richest = [(-count, client) for client, count in enumerate(held) if count]
+    heapq.heapify(richest)
+    for poor in [client for client, count in enumerate(held) if not count]:
+        most, rich = richest[0]
+        label = int(mended[:, rich].argmax())
+        mended[label, rich] -= 1
+        mended[label, poor] += 1
+        heapq.heapreplace(richest, (most + 1, rich))
+    return mended
+
+
+def _natural(pools: list[Tensor], clients: int, holders: Tensor | None, people: Sequence[int]) -> Shares:
     """Everybody's own examples; which classes these are is as it is."""
     if holders is None:
         raise ConfigError(
@@ -146,10 +180,11 @@ def _natural(pools: list[Tensor], clients: int, holders: Tensor | None, people: 
     if clients != len(people):
         found = f"{clients} clients for the {len(people)} people whose data is used"
         raise ConfigError(f"clients: {found}; accepted: {len(people)} with partition natural")
-    rows = torch.cat(pools)
-    shares = [rows[holders[rows] == person] for person in people]
-    if empty := [person for person, share in zip(people, shares, strict=True) if not len(share)]:
-        raise ConfigError(f"buffer: it takes all examples of person {empty[0]}; accepted: a smaller one")
+    rows, places = torch.cat(pools), {person: client for client, person in enumerate(people)}
+    whose = torch.tensor([places.get(person, -1) for person in holders[rows].tolist()], dtype=torch.int64)
+    shares = Shares.dealt(rows[whose >= 0], whose[whose >= 0], clients)
+    if empty := (shares.sizes == 0).nonzero().flatten().tolist():
+        raise ConfigError(f"buffer: it takes all examples of person {people[empty[0]]}; accepted: a smaller one")
     return shares
 
 
@@ -164,7 +199,12 @@ def _proportions(classes: int, clients: int, alpha: float, random: torch.Generat
     return (gammas.log() + uniform.log() / alpha).softmax(1)
 
 
-def _capped(share: Tensor, most: int | None, seed: int, client: int) -> Tensor:
-    if most is None or len(share) <= most:
-        return share
-    return share[torch.randperm(len(share), generator=generator(seed, "partition", "cap", client))[:most]]
+def _capped(shares: Shares, most: int, seed: int) -> Shares:
+    """At most so many rows for everybody, drawn from those that they have."""
+    kept, sizes = torch.ones(len(shares.rows), dtype=torch.bool), shares.sizes
+    starts = shares.ends - sizes
+    for client in (sizes > most).nonzero().flatten().tolist():
+        size, start = int(sizes[client]), int(starts[client])
+        order = torch.randperm(size, generator=generator(seed, "partition", "cap", client))
+        kept[start + order[most:]] = False
+    return shares.kept(kept)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median_low
 from typing import Annotated, Literal
 
 import torch
@@ -89,6 +92,37 @@ class Scene:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     kernel: KernelChoice = "auto"
     """What s-bit clients compute with; the results are the same."""
+
+    @cached_property
+    def counts(self) -> Mapping[Bitwidth, int]:
+        """How many clients there are of each width, low widths first; counted once, as all that follows."""
+        found = Counter(client.width for client in self.clients)
+        return {width: found[width] for width in sorted(found)}
+
+    @cached_property
+    def firsts(self) -> Mapping[Bitwidth, ClientSpec]:
+        """The first client of each width, low widths first."""
+        found = {client.width: client for client in reversed(self.clients)}
+        return {width: found[width] for width in sorted(found)}
+
+    @cached_property
+    def by_id(self) -> Mapping[int, ClientSpec]:
+        """The clients by their numbers."""
+        return {client.id: client for client in self.clients}
+
+    @cached_property
+    def ranks(self) -> Mapping[int, int]:
+        """Of each client how many of its width come before it."""
+        before, found = Counter[Bitwidth](), dict[int, int]()
+        for client in sorted(self.clients, key=lambda client: client.id):
+            found[client.id] = before[client.width]
+            before[client.width] += 1
+        return found
+
+    @cached_property
+    def usual_examples(self) -> int:
+        """The median of what clients hold, the lower one of two."""
+        return median_low(client.num_examples for client in self.clients)
 
     def work(self, width: Bitwidth, round_: int, factor: float = 1.0) -> Work:
         """What a client of a width is told to do in a round; a method's factor scales its learning rates."""

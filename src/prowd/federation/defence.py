@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median, median_low
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -72,13 +72,12 @@ class _Moved:
 
 def defend(scene: Scene, method: Method, tasks: Mapping[int, Task], admitted: Admitted) -> Admitted:
     """Of the updates that were admitted, those that what was sent allows, bounded, and whom that has touched."""
-    clients = {client.id: client for client in scene.clients}
     moved: list[_Moved] = []
     refused, limited = list(admitted.refused), list(admitted.limited)
     for update in admitted.updates:
         task = tasks[update.client]
         try:
-            one = _Moved.of(update, task, method.expects(scene, clients[update.client]))
+            one = _Moved.of(update, task, method.expects(scene, scene.by_id[update.client]))
             _check_reach(scene, task, one)
             moved.append(one)
         except WireError as error:
@@ -105,7 +104,7 @@ def counted(scene: Scene, update: Update, room: float = math.inf) -> tuple[Updat
         return replace(update, num_examples=1), None
     if defence.cap is None:
         return update, None
-    usual, times = median_low(client.num_examples for client in scene.clients), min(defence.cap, room)
+    usual, times = scene.usual_examples, min(defence.cap, room)
     most = max(1, int(times * usual))
     if claimed <= most:
         return update, None

@@ -191,7 +191,7 @@ def measure(federation: Federation, state: ServerState) -> dict[str, float]:
     A width whose clients compute with something that the server does not have, as gains of their own, is left out.
     """
     scene, found = federation.scene, dict[str, float]()
-    for width, client in sorted({client.width: client for client in reversed(scene.clients)}.items()):
+    for width, client in scene.firsts.items():
         weights = federation.method.dispatch(scene, state, client)
         own_gains = width.is_float and scene.local.float32.gains == "local"
         if federation.holdout is not None and not own_gains and set(scene.architecture.shapes) <= set(weights):

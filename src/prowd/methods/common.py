@@ -56,7 +56,7 @@ def initial_state(scene: Scene) -> ServerState:
     for layer in scene.architecture.weight_layers if not scene.start else ():
         uniform = torch.rand(layer.shape, generator=generator(scene.seed, "init", layer.name))
         vectors[weight_name(layer)] = (2 * uniform - 1) * init_limit(layer)
-    with_gains = any(client.width.is_float for client in scene.clients)
+    with_gains = any(width.is_float for width in scene.counts)
     gains = initial_gains(scene.architecture, vectors) if with_gains else {}
     model = {**vectors, **{name: scene.start.get(name, fresh) for name, fresh in gains.items()}}
     return ServerState(0, rescaled(scene, model) if scene.start else model)
@@ -69,8 +69,7 @@ def quantized_model(scene: Scene, model: Mapping[str, Tensor], client: ClientSpe
 
 def received(scene: Scene, model: Mapping[str, Tensor], updates: Sequence[Update]) -> dict[Bitwidth, dict[str, Tensor]]:
     """What the clients of each width that have answered were sent of a model, as floats."""
-    clients = {client.id: client for client in scene.clients}
-    some = {update.width: clients[update.client] for update in updates}
+    some = {update.width: scene.by_id[update.client] for update in updates}
     return {
         width: {name: tensor.value() for name, tensor in quantized_model(scene, model, client).items()}
         for width, client in some.items()
@@ -95,7 +94,7 @@ def uplink_slots(scene: Scene, client: ClientSpec) -> dict[str, Slot]:
 
 def is_low(scene: Scene, width: Bitwidth) -> bool:
     """Whether a width is below the mean bitwidth of the federation's widths (Section 4.3); Float32 counts 32."""
-    bits = {client.width.bits for client in scene.clients}
+    bits = [one.bits for one in scene.counts]
     return width.bits < sum(bits) / len(bits)
 
 
@@ -198,8 +197,7 @@ def local_round(
 
 def _is_sampled(scene: Scene, device: Device) -> bool:
     """Whether a client is among those of its width whose weights are kept."""
-    rank = sum(client.width == device.spec.width and client.id < device.spec.id for client in scene.clients)
-    return device.snapshots is not None and device.snapshots.wants_client(rank)
+    return device.snapshots is not None and device.snapshots.wants_client(scene.ranks[device.spec.id])
 
 
 def uplink(scene: Scene, client: ClientSpec, weights: Weights) -> dict[str, QTensor]:

@@ -36,7 +36,7 @@ class FedGroupedAvg:
         """Start every width from the same random model."""
         model = common.initial_state(scene).model
         return ServerState(
-            0, {f"{width}/{name}": tensor.clone() for width in _widths(scene) for name, tensor in model.items()}
+            0, {f"{width}/{name}": tensor.clone() for width in scene.counts for name, tensor in model.items()}
         )
 
     def dispatch(self, scene: Scene, state: ServerState, client: ClientSpec) -> Weights:
@@ -50,8 +50,7 @@ class FedGroupedAvg:
 
     def rate(self, scene: Scene, client: ClientSpec) -> float:
         """Learn more slowly the smaller the group."""
-        group = sum(other.width == client.width for other in scene.clients)
-        return group / len(scene.clients) if self.scale_rate else 1.0
+        return scene.counts[client.width] / len(scene.clients) if self.scale_rate else 1.0
 
     def expects(self, scene: Scene, client: ClientSpec) -> Mapping[str, Slot]:
         """The whole model."""
@@ -60,7 +59,7 @@ class FedGroupedAvg:
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Average for each width over those it learns from; a width nobody spoke for keeps its model."""
         model = dict(state.model)
-        for width in _widths(scene):
+        for width in scene.counts:
             heard = [update for update in updates if self.learns_from(width, update.width)]
             if heard:
                 averaged = common.global_model(scene, _model_of(state, width), heard, common.shares(heard))
@@ -82,10 +81,6 @@ class FedGroupedAvgAsymmetric(FedGroupedAvg):
     def learns_from(self, width: Bitwidth, other: Bitwidth) -> bool:
         """Whether a width's model takes in clients of another."""
         return other >= width
-
-
-def _widths(scene: Scene) -> list[Bitwidth]:
-    return sorted({client.width for client in scene.clients})
 
 
 def _model_of(state: ServerState, width: Bitwidth) -> dict[str, Tensor]:

@@ -109,7 +109,7 @@ def arrived_weights(scene: Scene, update: Update, received: Values) -> dict[str,
 
 
 def _has_low(scene: Scene) -> bool:
-    return any(common.is_low(scene, client.width) for client in scene.clients)
+    return any(common.is_low(scene, width) for width in scene.counts)
 
 
 def _model_of(scene: Scene, state: ServerState, width: Bitwidth) -> dict[str, Tensor]:

@@ -210,7 +210,9 @@ def test_native_weights_of_every_width_are_recalled() -> None:
         weights = {name: quantize(values, client.width) for name, values in drawn.items()}
         updates.append(Update(1, client.id, client.width, 12, weights))
     lifter = Lifter(given, Ladder.parse(method.ladder), SMALL)
-    found = lifter.recall(lifter.remember(updates), {client: method.expects(given, client) for client in given.clients})
+    memory = lifter.remember(updates)
+    last = [given.by_id[client] for client in lifter.remembered(memory)]
+    found = lifter.recall(memory, {client: method.expects(given, client) for client in last})
     assert [net.width for net in found] == [INT8, INT16]
     for net, update in zip(found, updates[1:], strict=True):
         assert all(torch.equal(net.weights[name].value(), update.weights[name].value()) for name in update.weights)
@@ -244,7 +246,7 @@ def phi_of(state: ServerState) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("fit", ["inline", "concurrent"])
 def test_prowd_survives_a_restart(fit: str, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"clients": "int8:2, float32:2", "steps": 2, "batch": 8, "buffer": 6, "method": "prowd"}
-    options = {"dequantizer": {"epochs": 1, "images": 4}, "fit": fit}
+    options = {"dequantizer": {"epochs": 1, "images": 4, "steps": 4}, "fit": fit}
     whole = prowd.run(out=tmp_path / "a", data=arrays(), workers=1, rounds=3, options=options, **settings)
     prowd.run(out=tmp_path / "b", data=arrays(), workers=2, rounds=2, options=options, **settings)
     prowd.run(resume=tmp_path / "b", data=arrays(), workers=1, rounds=3)

@@ -90,14 +90,18 @@ class Lifter:
             for name, tensor in update.weights.items()
         }
 
+    def remembered(self, memory: Memory) -> list[int]:
+        """Of whom a memory has weights."""
+        return sorted({int(name.partition("/")[0]) for name in _within(LAST, memory)})
+
     def recall(self, memory: Memory, slots: Mapping[ClientSpec, Mapping[str, Slot]]) -> list[Net]:
         """The networks of a memory, which arrived as ``slots`` says."""
-        nets: list[Net] = []
-        for client, expected in slots.items():
-            found = _within(f"{LAST}{client.id}/", memory)
-            if found:
-                nets.append(self._net({name: QTensor(found[name], slot.width) for name, slot in expected.items()}))
-        return nets
+        return [
+            self._net(
+                {name: QTensor(memory[f"{LAST}{client.id}/{name}"], slot.width) for name, slot in expected.items()}
+            )
+            for client, expected in slots.items()
+        ]
 
     def _net(self, weights: Weights) -> Net:
         """A network with the width in which it came, which is not its client's under the ternary uplink."""

@@ -50,7 +50,7 @@ class ProWD:
         state = common.initial_state(scene)
         if not self.dequantizes:
             return state
-        widths = [slot.width for client in scene.clients for slot in self.expects(scene, client).values()]
+        widths = [slot.width for client in scene.firsts.values() for slot in self.expects(scene, client).values()]
         return replace(state, memory=self._lifter(scene).begin(widths))
 
     def dispatch(self, scene: Scene, state: ServerState, client: ClientSpec) -> Weights:
@@ -71,8 +71,10 @@ class ProWD:
         if not self.dequantizes or self.fit == "inline":
             return state
         lifter = self._lifter(scene)
-        nets = lifter.recall(state.memory, {client: self.expects(scene, client) for client in scene.clients})
-        return lifter.fitted(state, nets)
+        last = [scene.by_id[client] for client in lifter.remembered(state.memory)]
+        return lifter.fitted(
+            state, lifter.recall(state.memory, {client: self.expects(scene, client) for client in last})
+        )
 
     def aggregate(self, scene: Scene, state: ServerState, updates: Sequence[Update]) -> ServerState:
         """Lines 9 to 11 of Algorithm 1."""
