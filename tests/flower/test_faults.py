@@ -20,6 +20,7 @@ pytest.importorskip("flwr", reason="needs Flower: pip install '.[flower]'")
 
 from prowd.cli import main
 from prowd.config.schema import load_config
+from prowd.data.shares import Shares
 from prowd.federation import engine
 from prowd.federation.transport import InProcess
 from prowd.flower.control import Control
@@ -118,7 +119,7 @@ def write_data(file: Path) -> None:
 def without_zeros(assembly: Assembly) -> Assembly:
     rows, labels = [*assembly.partition.clients], assembly.dataset.y_train
     rows[VICTIM] = rows[VICTIM][labels[rows[VICTIM]] != 0]
-    return assembly._replace(partition=replace(assembly.partition, clients=tuple(rows)))
+    return assembly._replace(partition=replace(assembly.partition, clients=Shares.of(rows)))
 
 
 def the_disk_is_full(federation: LocalFederation, control: Control, run: int, path: Path) -> None:
