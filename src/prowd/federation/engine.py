@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -18,6 +16,7 @@ from prowd.device.measures import CLASSES, CONFUSION
 from prowd.device.scene import ClientSpec, Scene
 from prowd.device.training import Examples, accuracy, build_model
 from prowd.errors import RunError
+from prowd.federation.background import begin
 from prowd.federation.client import one_thread
 from prowd.federation.defence import defend
 from prowd.federation.inbox import Inbox, admit_all, sum_up
@@ -224,25 +223,15 @@ def server_at_work(
     if not isinstance(method, WorksMeanwhile):
         yield lambda: state
     elif transport.remote:
-        yield _in_a_thread(lambda: method.meanwhile(federation.scene, state))
+
+        def work() -> ServerState:
+            torch.set_num_threads(1)
+            return method.meanwhile(federation.scene, state)
+
+        yield begin(work).result
     else:
         done = method.meanwhile(federation.scene, state)
         yield lambda: done
-
-
-def _in_a_thread(work: Callable[[], ServerState]) -> Callable[[], ServerState]:
-    """Begin some work; what is returned waits for its result. Who does not wait, as after Ctrl-C, is not held up."""
-    future: Future[ServerState] = Future()
-
-    def make() -> None:
-        torch.set_num_threads(1)
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
-            future.set_exception(error)
-
-    threading.Thread(target=make, daemon=True).start()
-    return future.result
 
 
 def _plain(method: Method, state: ServerState) -> Notes:

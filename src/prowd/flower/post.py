@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -16,6 +15,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from prowd.errors import WireError
+from prowd.federation.background import begin
 
 __all__ = ["Letter", "SilenceError", "ask", "content_of", "poll"]
 
@@ -61,7 +61,7 @@ def poll(grid: Grid, messages: Mapping[int, Message], seconds: float) -> Iterato
     while waiting:
         for node, number in list(waiting.items()):
             begun = arriving.pop(node, None)
-            fetch = begun or _in_a_thread(partial(_fetch, grid, number))
+            fetch = begun or begin(partial(_fetch, grid, number))
             try:
                 letter = fetch.result(0 if begun else PIECE)
             except TimeoutError:
@@ -73,20 +73,6 @@ def poll(grid: Grid, messages: Mapping[int, Message], seconds: float) -> Iterato
         if not waiting or time.monotonic() >= end:
             return
         time.sleep(POLL)
-
-
-def _in_a_thread(work: Callable[[], Letter | None]) -> Future[Letter | None]:
-    """Begin some work that cannot be told to stop, and for which nobody need wait."""
-    future: Future[Letter | None] = Future()
-
-    def do() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
-            future.set_exception(error)
-
-    threading.Thread(target=do, daemon=True).start()
-    return future
 
 
 def _fetch(grid: Grid, number: str) -> Letter | None:
